@@ -127,7 +127,8 @@ class Client(Cluster):
             The transaction among them that holds all of it: commit it, and abort the others.
 
         Raises:
-            TransactionError: a transaction was lost, or the stream was scaled between their beginnings.
+            TransactionError: a transaction was lost, or the stream was scaled between their beginnings and none of them
+                has segments into which whole blocks of all the others fit.
         """
         return gather(self, staged)
 

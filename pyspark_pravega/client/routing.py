@@ -7,7 +7,8 @@ the event (io.pravega.client, EventRouter and HashHelper).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,41 @@ def segment_indexes(fractions: npt.NDArray[np.float64], ranges: Sequence[Segment
     for border in upper:
         indexes += fractions >= border
     return indexes
+
+
+def cells(ranges: Sequence[SegmentRange], borders: Iterable[float] = ()) -> tuple[SegmentRange, ...]:
+    """Segments' parts of the key space, cut at further borders.
+
+    Args:
+        ranges: segments that take events together, ordered by key range.
+        borders: where to cut, in [0, 1].
+
+    Returns:
+        Parts ordered by key range, each with the id of its segment: what `segment_indexes` finds among them is of the
+        segment that it finds among `ranges`.
+    """
+    further, low = sorted(set(borders)), ranges[0].min_key
+    parts = []
+    for owner in ranges:
+        for high in (*(border for border in further if low < border < owner.max_key), owner.max_key):
+            parts.append(SegmentRange(segment_id=owner.segment_id, min_key=low, max_key=high))
+            low = high
+    return tuple(parts)
+
+
+def segment_of(cell: SegmentRange, ranges: Sequence[SegmentRange]) -> int | None:
+    """The segment that takes all keys of a part of the key space.
+
+    Args:
+        cell: the part.
+        ranges: segments that take events together, ordered by key range.
+
+    Returns:
+        Its id; None where the part lies in several segments.
+    """
+    last = len(ranges) - 1
+    index = bisect_right(ranges, cell.min_key, hi=last, key=lambda owner: owner.max_key)
+    return None if index < last and ranges[index].max_key < cell.max_key else ranges[index].segment_id
 
 
 def table_key_fractions(keys: Sequence[bytes]) -> npt.NDArray[np.float64]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import multiprocessing
 import pickle
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
@@ -12,11 +14,14 @@ import pytest
 from client_tools import make_stream, scale
 from waiting import eventually
 
-from pyspark_pravega.client import Client, OwnTransaction, Staged, Stream, TransactionState
+from pyspark_pravega.client import Client, OwnTransaction, Staged, Stream, TransactionState, TransactionWriter
+from pyspark_pravega.client.segments import target_of
 from pyspark_pravega.errors import EventEncodeError, StreamSealedError, TransactionError
 from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
+
+KEYS = [f"key {key}" for key in range(30)]
 
 
 @pytest.fixture
@@ -159,24 +164,44 @@ def test_many_transactions_become_one(client: Client, stream: Stream) -> None:
     assert stored(client, stream) == expected
 
 
-def test_transactions_of_different_epochs_can_not_become_one(client: Client, stream: Stream) -> None:
-    before = client.transaction(stream)
-    before.write_batch(*keyed(range(10)))
-    ranges = client.controller.current_segments(stream).ranges
-    middle = (ranges[0].min_key + ranges[0].max_key) / 2
-    scale(client, stream, [ranges[0].segment_id], [(ranges[0].min_key, middle), (middle, ranges[0].max_key)])
-    after = client.transaction(stream)
-    after.write_batch(*keyed(range(10)))
-    staged = []
-    for owner in (before, after):
-        owner.flush()
-        staged.append(Staged(transaction=owner.transaction, written=owner.written))
+def test_transactions_of_different_epochs_become_one_where_no_block_has_to_be_divided(
+    client: Client, stream: Stream
+) -> None:
+    first, second, third = client.controller.current_segments(stream).ranges
+    middle = (first.min_key + first.max_key) / 2
+
+    def write(borders: Iterable[float] = ()) -> tuple[OwnTransaction, Staged]:
+        """Events of 30 keys, each 20 times, in several blocks."""
+        owner = client.transaction(stream)
+        with TransactionWriter(client, owner.transaction, borders=borders) as writer:
+            for turn in range(20):
+                writer.write_batch([b"%d %d %d" % (len(owners), key, turn) for key in range(30)], KEYS)
+                writer.flush()
+        owners.append(owner)
+        staged = Staged(transaction=owner.transaction, written=writer.written, pieces=writer.pieces)
+        assert sum(piece.bytes for piece in staged.pieces.values()) == (staged.bytes if staged.pieces else 0)
+        return owner, pickle.loads(pickle.dumps(staged))
+
+    owners: list[OwnTransaction] = []
+    before, staged_before = write()
+    scale(client, stream, [first.segment_id], [(first.min_key, middle), (middle, first.max_key)])
+    between, staged_between = write()
+    scale(client, stream, [second.segment_id, third.segment_id], [(second.min_key, third.max_key)])
+    _, staged_after = write()
+    _, staged_cut = write([owner.max_key for owner in between.transaction.segments.ranges])
     with pytest.raises(TransactionError, match=f'stream "{stream}" was scaled'):
-        client.gather(staged)
-    # Each by itself is as good as ever.
+        client.gather([staged_before, staged_after])
+    assert target_of([staged_between, staged_before, staged_after]) is None
+    # A segment's halves fit into it, and so does the half of one that was merged with another.
+    staged = [staged_between, staged_before, staged_cut]
+    assert client.gather(staged) == client.gather(staged) == before.transaction
     before.commit()
-    after.abort()
-    assert stored(client, stream) == list(range(10))
+    for owner in owners[1:]:
+        owner.abort()
+    found = [tuple(map(int, event.split())) for event in stored_events(client, stream)]
+    assert sorted(found) == sorted((owner, key, turn) for owner in (0, 1, 3) for key in range(30) for turn in range(20))
+    for owner, key in itertools.product((0, 1, 3), range(30)):
+        assert [turn for *who, turn in found if who == [owner, key]] == list(range(20))
 
 
 def test_a_commit_may_bring_the_writer_s_time(client: Client, stream: Stream) -> None:

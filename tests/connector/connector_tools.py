@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 from client_tools import make_stream
 
 from pyspark_pravega.client import Client, Stream, TransactionState
+from pyspark_pravega.client.routing import key_fractions
+from pyspark_pravega.client.segments import read_range
 from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.log.entries import Commit, Intent
 from pyspark_pravega.connector.log.snapshot import take_snapshot
@@ -17,7 +19,9 @@ from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.read.reader import BatchReader
 from pyspark_pravega.connector.read.versions import Moment, snapshot_until
 from pyspark_pravega.connector.table.definition import TableDefinition, raw_definition
+from pyspark_pravega.connector.write.job import WriteJob
 from pyspark_pravega.connector.write.writer import BatchWriter, TaskMessage
+from pyspark_pravega.frames import framing
 from pyspark_pravega.settings import Settings
 
 LEASE_MS = 60_000
@@ -38,7 +42,7 @@ def batch(*events: bytes) -> pa.RecordBatch:
     return pa.record_batch([pa.array(events, pa.binary())], names=["event"])
 
 
-def run_task(writer: BatchWriter, *events: bytes, partition: int = 0) -> TaskMessage:
+def run_task(writer: WriteJob, *events: bytes, partition: int = 0) -> TaskMessage:
     return writer.write_partition(partition, iter([batch(*events)]))
 
 
@@ -56,6 +60,24 @@ def read_events(client: Client, definition: TableDefinition) -> list[bytes]:
     reader = BatchReader(definition, take_snapshot(client, definition.stream), ["event"])
     batches = [rows for partition in reader.partitions() for rows in reader.read(partition)]
     return [event for rows in batches for event in rows.column("event").to_pylist()]
+
+
+def check_places(
+    client: Client, definition: TableDefinition, keys_of: Callable[[pa.Array], pa.Array] = lambda events: events
+) -> None:
+    """Each event lies in the segment of its routing key.
+
+    Args:
+        client: the cluster.
+        definition: the table.
+        keys_of: tells the keys of events; without it each is its own.
+    """
+    stream, parts = definition.stream, take_snapshot(client, definition.stream).parts
+    owners = client.controller.segment_ranges(stream, [part.segment_id for part in parts])
+    for part in parts:
+        data = b"".join(read_range(client.pool, stream, part.segment_id, part.start, part.end))
+        owner, fractions = owners[part.segment_id], key_fractions(keys_of(framing.split(data).payloads))
+        assert ((owner.min_key <= fractions) & (fractions < owner.max_key)).all()
 
 
 def ledger_of(client: Client, definition: TableDefinition) -> Ledger:

@@ -6,11 +6,17 @@ import pickle
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from itertools import chain
 
+import pyarrow as pa
 import pytest
+from client_tools import scale
 from connector_tools import (
     are_over,
+    batch,
     begin,
+    check_places,
     ledger_of,
     numbered,
     promise,
@@ -22,12 +28,16 @@ from connector_tools import (
     versions,
 )
 from waiting import eventually
+from write_processes import KILL, Child, Fault, KeyOfEvent, Lost, commit_job
 
 from pyspark_pravega.client import Client, TransactionState
 from pyspark_pravega.connector.log import recovery
 from pyspark_pravega.connector.log.entries import Intent
 from pyspark_pravega.connector.log.entry_keys import ledger_name
+from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.table.definition import TableDefinition
+from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
+from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.errors import TransactionError
 from pyspark_pravega.settings import Settings
 
@@ -77,6 +87,49 @@ def test_a_commit_that_was_made_but_not_completed_is_completed_by_the_next_write
     dead.commit([message])
     assert [version for version, _ in versions(client, table)] == [1, 2]
     assert len(read_events(client, table)) == 40
+
+
+@pytest.mark.parametrize("asked", [False, True], ids=["before it asked", "when it had asked"])
+def test_a_driver_that_is_killed_at_the_commit_of_a_write_over_several_epochs(
+    client: Client, table: TableDefinition, monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    """Tasks are repeated while the stream is scaled, and nobody comes before the leases are over that are left."""
+    monkeypatch.setattr(recovery, "GRACE_S", 0.2)
+    routing, controller = KeyOfEvent(), client.controller
+    plan = replace(WritePlan.of(table, WriteOptions()), routing=routing)  # type: ignore[arg-type]
+    job, heir = WriteJob(plan), WriteJob(plan)
+    rows = [[f"w 0 {key} {n}".encode() for n in range(100) for key in range(part, 30, 3)] for part in range(3)]
+
+    def attempt(part: int) -> TaskMessage:
+        return job.write_partition(part, (batch(*rows[part][start : start + 250]) for start in range(0, 1000, 250)))
+
+    lost = [attempt(part) for part in range(3)]
+    told = [attempt(0)]
+    scale(client, table.stream, [0], [(0.0, 0.125), (0.125, 0.25)])
+    told.append(attempt(1))
+    scale(client, table.stream, [1, 2], [(0.25, 0.75)])
+    told.append(attempt(2))
+    epochs = [one.staged.transaction.epoch for one in (*lost, *told) if one.staged is not None]
+    assert epochs == [0, 0, 0, 0, 1, 2]
+
+    driver = Child(Fault("commit", after=asked, kind=KILL))
+    with pytest.raises(Lost):
+        driver.call(commit_job, pickle.dumps(job), told, None, stalled=lambda _: False)
+    driver.end()
+    for one in {transaction_of(message) for message in (*lost, *told)}:
+        controller.abort_transaction(table.stream, one)
+    heir.commit_job([heir.write_partition(0, iter([batch(b"w 1 99 0")]))])
+    visible = read_events(client, table)
+    assert sorted(visible) == sorted([*(chain.from_iterable(rows) if asked else ()), b"w 1 99 0"])
+    assert [one for _, one in versions(client, table)] == [*([str(job.job)] if asked else []), str(heir.job)]
+    for key in range(30):
+        numbers = [int(event.split()[3]) for event in visible if int(event.split()[2]) == key]
+        assert numbers == sorted(numbers)
+    check_places(client, table, lambda events: routing.keys(pa.record_batch([events], names=["event"])))
+    if asked:
+        # As the JVM does it, with another catalog process.
+        job.commit_job(told)
+        assert len(read_events(client, table)) == len(visible)
 
 
 def test_a_driver_that_comes_back_keeps_its_own_promise(client: Client, table: TableDefinition) -> None:

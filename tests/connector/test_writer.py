@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from client_tools import scale
@@ -12,6 +13,7 @@ from connector_tools import (
     are_over,
     batch,
     begin,
+    check_places,
     ledger_of,
     numbered,
     open_transactions,
@@ -26,11 +28,13 @@ from connector_tools import (
 from waiting import eventually
 
 from pyspark_pravega.client import Client, TransactionState
-from pyspark_pravega.connector.log import delete_ledger, recovery
+from pyspark_pravega.connector.log import create_ledger, delete_ledger, recovery
 from pyspark_pravega.connector.log.entries import Intent
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.table.definition import TableDefinition
+from pyspark_pravega.connector.write.job import WriteJob
+from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.connector.write.writer import BatchWriter, EpochWriter, TaskMessage
 from pyspark_pravega.errors import (
     EventEncodeError,
@@ -238,17 +242,27 @@ def test_only_lost_attempts_and_empty_ones_beside_the_shared_transaction(
     assert open_transactions(client, table.stream) == []
 
 
-def test_a_lost_attempt_and_a_scale_at_once_are_told_and_nothing_is_visible(
-    client: Client, table: TableDefinition
+@pytest.mark.parametrize("way", ["a split", "a merge", "a split, and no keys"])
+def test_a_lost_attempt_and_a_scale_at_once_are_told_where_blocks_would_have_to_be_divided(
+    client: Client, table: TableDefinition, way: str
 ) -> None:
-    writer = begin(table)
-    messages = [run_task(writer, b"one", partition=0), run_task(writer, b"lost", partition=1)]
-    scale(client, table.stream, [0], [(0.0, 0.125), (0.125, 0.25)])
+    plan, rows = WritePlan.of(table, WriteOptions()), numbered("one", 40)
+    writer = WriteJob(replace(plan, routing=None) if way == "a split, and no keys" else plan)
+    messages = [run_task(writer, *rows, partition=0), run_task(writer, b"lost", partition=1)]
+    if way != "a merge":
+        scale(client, table.stream, [0], [(0.0, 0.125), (0.125, 0.25)])
+    else:
+        scale(client, table.stream, [0, 1], [(0.0, 0.5)])
     messages[1] = run_task(writer, b"two", partition=1)
-    with pytest.raises(TransactionError, match=r"was scaled while the job wrote to it.*nothing was written"):
-        writer.commit(messages)
-    writer.abort([None, None])
-    assert read_events(client, table) == []
+    if way == "a split":
+        with pytest.raises(TransactionError, match=r"was scaled while the job wrote to it.*nothing was written"):
+            writer.commit_job(messages)
+        writer.abort_job([None, None])
+        rows = []
+    else:
+        writer.commit_job(messages)
+        rows.append(b"two")
+    assert sorted(read_events(client, table)) == sorted(rows)
     assert open_transactions(client, table.stream) == []
 
 
@@ -294,10 +308,16 @@ def test_a_kept_lease_does_not_run_out(client: Client, table: TableDefinition) -
     writer.keep_alive(1)
 
 
-def test_a_stream_scaled_while_a_job_wrote_is_one_version_of_several_transactions(
-    client: Client, table: TableDefinition
+@pytest.mark.parametrize("opened", [True, False], ids=["noted", "not noted"])
+def test_a_stream_scaled_while_a_job_wrote_is_one_version_of_one_transaction(
+    client: Client, table: TableDefinition, opened: bool
 ) -> None:
-    writer = begin(table)
+    if opened:
+        writer: WriteJob = begin(table)
+    else:
+        # As of a streaming query without the catalog.
+        create_ledger(client, table.stream, to_write=True)
+        writer = WriteJob(WritePlan.of(table, WriteOptions()), opened=False)
     before = run_task(writer, *numbered("before", 20))
     scale(client, table.stream, [0], [(0.0, 0.125), (0.125, 0.25)])
     between = [run_task(writer, *numbered(f"between{task}", 20)) for task in range(2)]
@@ -306,16 +326,17 @@ def test_a_stream_scaled_while_a_job_wrote_is_one_version_of_several_transaction
     report = writer.commit_job([before, *between, after])
     assert (report.rows, report.transactions) == (80, 4)
     (commit,) = ledger_of(client, table).commits([1])
-    assert (commit.rows, len(commit.transactions)) == (80, 3)
+    assert (commit.rows, len(commit.transactions)) == (80, 1)
+    check_places(client, table)
     assert size_until(client, table.stream, commit) == commit.bytes
     assert len(set(read_events(client, table))) == 80
     assert open_transactions(client, table.stream) == []
-    writer.commit([before, *between, after])
+    writer.commit_job([before, *between, after])
     assert len(read_events(client, table)) == 80
 
 
 @pytest.mark.parametrize("committed", [0, 1], ids=["none committed", "one committed"])
-def test_a_commit_of_several_transactions_whose_driver_died_is_rolled_forward_or_back(
+def test_an_earlier_release_s_commit_of_several_transactions_whose_driver_died_is_rolled_forward_or_back(
     client: Client, table: TableDefinition, monkeypatch: pytest.MonkeyPatch, committed: int
 ) -> None:
     monkeypatch.setattr(recovery, "GRACE_S", 0.2)

@@ -21,7 +21,6 @@ from pyspark_pravega.client import SegmentRange, Stream, StreamSegments, Transac
 from pyspark_pravega.client.names import Successor
 from pyspark_pravega.client.positions import truncate_stream
 from pyspark_pravega.client.segments import SegmentState
-from pyspark_pravega.connector.options import MAX_LEASE_MS
 from pyspark_pravega.errors import SegmentNotFoundError, SegmentStoreUnavailableError, TransactionError
 
 STREAM = Stream("shop", "orders")
@@ -60,8 +59,6 @@ class TransactionModel:
         """As `Epoch.reference`, of the epoch in which it was begun."""
         self.events: dict[int, list[int]] = {owner.segment_id: [] for owner in segments.ranges}
         self.unmerged: list[int] = []
-        self.is_kept = False
-        """Whether it was pinged with a lease that is longer than any history."""
         self.copied: set[object] = set()
         """What was copied into it."""
 
@@ -134,11 +131,8 @@ class ClusterModel:
             self.aborting.append(one)
         return 0 if one.state in (TransactionState.ABORTING, TransactionState.ABORTED) else _FAILURE
 
-    def ping(self, transaction: uuid.UUID, lease_ms: int) -> int:
-        if self.state_of(transaction) != TransactionState.OPEN:
-            return _NOT_OPEN
-        self.transactions[transaction].is_kept = lease_ms == MAX_LEASE_MS
-        return 0
+    def ping(self, transaction: uuid.UUID) -> int:
+        return 0 if self.state_of(transaction) == TransactionState.OPEN else _NOT_OPEN
 
     def truncate(self, cut: dict[int, int]) -> int:
         world = self.world
@@ -200,17 +194,28 @@ class ClusterModel:
             shadow.append(event)
         return ranges
 
-    def copy(self, target: uuid.UUID, source: uuid.UUID, segment_id: int, ranges: Sequence[tuple[int, int]]) -> None:
-        """Append parts of a transaction's shadow to another one's; a second time nothing is done."""
+    def copy(
+        self,
+        target: tuple[uuid.UUID, int],
+        source: tuple[uuid.UUID, int],
+        ranges: Sequence[tuple[int, int]],
+    ) -> None:
+        """Append parts of a transaction's shadow to another one's; a second time nothing is done.
+
+        Args:
+            target: the transaction and the segment that take them.
+            source: those that have them.
+            ranges: where they lie.
+        """
         self.world.step("copy")
-        one, other, copied = self.transactions[target], self.transactions[source], (source, segment_id, ranges[0][0])
+        one, other, copied = self.transactions[target[0]], self.transactions[source[0]], (*source, ranges[0][0])
         if not one.state == other.state == TransactionState.OPEN:
             raise SegmentNotFoundError("one of them is gone")
         if copied not in one.copied:
             one.copied.add(copied)
-            shadow = other.events[segment_id]
+            shadow = other.events[source[1]]
             for start, end in ranges:
-                one.events[segment_id] += shadow[start // EVENT_BYTES : end // EVENT_BYTES]
+                one.events[target[1]] += shadow[start // EVENT_BYTES : end // EVENT_BYTES]
 
     @property
     def open_transactions(self) -> list[uuid.UUID]:
@@ -266,7 +271,7 @@ class ClusterModel:
 
     def end_a_lease(self) -> None:
         """Let a transaction be aborted that nobody has pinged."""
-        may_end = [id_ for id_ in self.open_transactions if not self.transactions[id_].is_kept]
+        may_end = self.open_transactions
         if may_end:
             self.world.note("a lease ends")
             self.abort(self.world.rng.choice(may_end))

@@ -35,8 +35,7 @@ class ControllerModel(ControllerTransactions):
         if method == "checkTransactionState":
             return cluster.world.call(method, lambda: cluster.state_of(transaction))
         if method == "pingTransaction":
-            lease_ms: int = request.lease  # type: ignore[attr-defined]
-            return cluster.world.call(method, lambda: cluster.ping(transaction, lease_ms))
+            return cluster.world.call(method, lambda: cluster.ping(transaction))
         action = {"commitTransaction": cluster.commit, "abortTransaction": cluster.abort}[method]
         world = cluster.world
         if not world.calm and world.rng.random() < world.profile.failure:

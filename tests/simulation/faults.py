@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -15,9 +15,10 @@ from pyspark_pravega.client import Client, Stream, StreamCut
 from pyspark_pravega.client.controller import controller_pb2 as pb
 from pyspark_pravega.client.controller import messages
 from pyspark_pravega.client.controller.transactions import ControllerTransactions
-from pyspark_pravega.client.names import Successor
+from pyspark_pravega.client.names import SegmentRange, Successor
 from pyspark_pravega.client.positions import replacement
-from pyspark_pravega.client.segments import gather_by_epoch
+from pyspark_pravega.client.routing import segment_of
+from pyspark_pravega.client.segments import gather, gathering
 from pyspark_pravega.connector.log import (
     JobLog,
     Ledger,
@@ -30,16 +31,17 @@ from pyspark_pravega.connector.log import (
     snapshot,
     tail,
 )
-from pyspark_pravega.connector.log.entries import state_of
+from pyspark_pravega.connector.log.entries import Intent, state_of
 from pyspark_pravega.connector.log.entry_keys import STATE
 from pyspark_pravega.connector.stream import StreamFrontier, frontier
 from pyspark_pravega.connector.write import DeltaJob, overwrite
-from pyspark_pravega.connector.write.commit import Stage, attempts, promise
+from pyspark_pravega.connector.write.commit import Stage, attempts, committer, promise
 from pyspark_pravega.connector.write.commit.attempts import Attempts
 from pyspark_pravega.connector.write.commit.promise import Promise
 from pyspark_pravega.connector.write.commit.stages import Standing
 from pyspark_pravega.connector.write.job import CommitReport, WriteJob
 from pyspark_pravega.connector.write.overwrite import OverwritingJob
+from pyspark_pravega.connector.write.task import TransactionTask
 from pyspark_pravega.errors import NotFoundError, OperationFailedError, PravegaError
 
 Fault = Callable[[], contextlib.AbstractContextManager[Any]]
@@ -205,13 +207,52 @@ def later_segments_left_out() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def one_epoch_committed() -> Iterator[None]:
-    """Of a write whose tasks have transactions of several epochs only the oldest one is committed."""
+def other_epochs_left_out() -> Iterator[None]:
+    """Of a write whose tasks have transactions of several epochs only one epoch's are committed."""
 
-    def first(*given: Any, **named: Any) -> Any:
-        return gather_by_epoch(*given, **named)[:1]
+    def of_one_epoch(client: Client, staged: Any, **named: Any) -> Any:
+        target = gathering.target_of(staged, **named)
+        left = [one for one in staged if target is None or one.transaction.epoch == target.epoch]
+        return gather(client, left, **named)
 
-    with patch.object(attempts, "gather_by_epoch", first):
+    with patch.object(attempts, "gather", of_one_epoch):
+        yield
+
+
+@contextlib.contextmanager
+def blocks_not_cut() -> Iterator[None]:
+    """Transactions of several epochs become one as if no block had events of two of its segments."""
+
+    def first_of(cell: SegmentRange, ranges: Sequence[SegmentRange]) -> int | None:
+        return segment_of(replace(cell, max_key=cell.min_key), ranges)
+
+    with patch.object(gathering, "segment_of", first_of), patch.object(TransactionTask, "_borders", lambda *_: ()):
+        yield
+
+
+@contextlib.contextmanager
+def epochs_committed_one_by_one() -> Iterator[None]:
+    """Each epoch's transactions become one, and these are committed one after another: a lease may end in between."""
+
+    def by_epoch(self: Attempts) -> Any:
+        staged = self._staged
+        if len({one.transaction.segments.ids for one in staged}) < 2:
+            return whole(self)
+        shared = next((one.transaction for one in staged if one.parts is not None), None)
+        spoiled = {shared.id} if shared is not None and self._is_spoiled(shared.id) else set()
+        epochs: dict[int, list[Any]] = {}
+        for one in staged:
+            epochs.setdefault(one.transaction.epoch, []).append(one)
+        first, *others = [gather(self._client, epochs[epoch], spoiled=spoiled) for epoch in sorted(epochs)]
+        later[first] = others
+        return first
+
+    def intent(job: uuid.UUID, target: Any, *given: Any) -> Intent:
+        first = promise.intent_of(job, target, *given)
+        return replace(first, transactions=(*first.transactions, *(str(one.id) for one in later.get(target, ()))))
+
+    whole, later = Attempts.gather, dict[Any, list[Any]]()
+    with patch.object(Attempts, "gather", by_epoch), patch.object(committer, "intent_of", intent):
         yield
 
 
@@ -333,7 +374,9 @@ FAULTS: tuple[Fault, ...] = (
     epochs_not_counted,
     repeats_known_for_a_while,
     later_segments_left_out,
-    one_epoch_committed,
+    other_epochs_left_out,
+    blocks_not_cut,
+    epochs_committed_one_by_one,
     late_attempts_let_in,
     lost_attempts_counted,
     replacements_finished_at_once,

@@ -125,8 +125,8 @@ class Turns:
 
 
 def _copy(client: Any, target: Any, segment_id: int, sources: Any) -> None:
-    for one in sources:
-        _NOW.cluster.copy(target.id, one.transaction.id, segment_id, one.ranges(segment_id))
+    for one, cell in sources:
+        _NOW.cluster.copy((target.id, segment_id), (one.transaction.id, cell.segment_id), one.piece(cell).ranges)
 
 
 def _borders(self: Any, end: int) -> bool:

@@ -11,7 +11,9 @@ from cluster_model import EVENT_BYTES, KEYS, ROWS, STREAM, ClusterModel
 from history import Operation
 
 from pyspark_pravega import clock
-from pyspark_pravega.client import Staged
+from pyspark_pravega.client import SegmentRange, Staged
+from pyspark_pravega.client.routing import cells
+from pyspark_pravega.client.segments import Piece
 from pyspark_pravega.connector.log import Ledger, opening
 from pyspark_pravega.connector.write import WritePlan
 from pyspark_pravega.connector.write.deltas import DeltaJob
@@ -98,7 +100,7 @@ def _attempt(
     fails: bool = False,
 ) -> TaskMessage:
     log = cast(Ledger, opening.open_ledger(cluster.client, STREAM)).job(job.job)
-    task = TransactionTask(cluster.client, log, job.plan, partition=part)
+    task = TransactionTask(cluster.client, log, job.plan, partition=part, late=not job._opened)
     try:
         return TaskMessage(_written(cluster, task, operation, part, keys, fails=fails), job=job.job)
     except BaseException:
@@ -134,9 +136,21 @@ def stage(cluster: ClusterModel, task: TransactionTask, rows: Mapping[int, float
     """
     attempt = task.begin()
     places = cluster.write(attempt.transaction, rows)
+    pieces: dict[SegmentRange, list[tuple[int, int]]] = {}
+    if attempt.borders:
+        next_places = {segment_id: iter(some) for segment_id, some in places.items()}
+        all_cells = cells(attempt.transaction.segments.ranges, attempt.borders)
+        for key in rows.values():
+            cell = next(one for one in all_cells if one.min_key <= key < one.max_key)
+            pieces.setdefault(cell, []).append(next(next_places[cell.segment_id]))
     written = {segment_id: (len(some), len(some) * EVENT_BYTES) for segment_id, some in places.items()}
     parts = {segment_id: tuple(some) for segment_id, some in places.items()}
-    staged = Staged(transaction=attempt.transaction, written=written, parts=parts if attempt.shares else None)
+    staged = Staged(
+        transaction=attempt.transaction,
+        written=written,
+        parts=parts if attempt.shares else None,
+        pieces={cell: Piece(events=len(some), ranges=tuple(some)) for cell, some in pieces.items()},
+    )
     return Written(
         staged=staged, partition=part, rows=len(rows), bytes=len(rows) * EVENT_BYTES, ended_at=clock.now_ms()
     )

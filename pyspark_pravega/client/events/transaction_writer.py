@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Self
 
 from pyspark_pravega.client.connections import Cluster
-from pyspark_pravega.client.events.blocks import Batch, Events, Keys, blocks
-from pyspark_pravega.client.names import Stream
-from pyspark_pravega.client.segments import BLOCK_BYTES, HeldConnections, SegmentWriter
+from pyspark_pravega.client.events.blocks import Batch, Events, Keys, Placed, blocks
+from pyspark_pravega.client.names import SegmentRange, Stream
+from pyspark_pravega.client.routing import cells
+from pyspark_pravega.client.segments import BLOCK_BYTES, HeldConnections, Piece, SegmentWriter
 from pyspark_pravega.client.transactions import Transaction, TransactionState
 from pyspark_pravega.deadlines import Limit, Reminders
 from pyspark_pravega.errors import PravegaError, SegmentNotFoundError, TransactionError, UnavailableError
@@ -77,7 +79,13 @@ class TransactionWriter:
     """
 
     def __init__(
-        self, client: Cluster, transaction: Transaction, *, first_segment: int = 0, tracked: bool = False
+        self,
+        client: Cluster,
+        transaction: Transaction,
+        *,
+        first_segment: int = 0,
+        tracked: bool = False,
+        borders: Iterable[float] = (),
     ) -> None:
         """Join a transaction; nothing is sent before the first event.
 
@@ -88,8 +96,15 @@ class TransactionWriter:
                 ones.
             tracked: whether to note where in the transaction its events lie, for `parts`. Each segment then gets one
                 block at a time.
+            borders: of segments of other epochs, in the key space: no block has events on both sides of one. With any,
+                nobody else may write into the transaction.
         """
         self.transaction = transaction
+        self._cells = cells(transaction.segments.ranges, borders)
+        """What takes events: the segments, or parts of them."""
+        self._is_cut = len(self._cells) > len(transaction.segments.ranges)
+        self._events_of: Counter[SegmentRange] = Counter()
+        self._ranges_of: dict[SegmentRange, list[tuple[int, int]]] = {}
         self._client, self._tracked = client, tracked
         self._turn = first_segment
         self._writers: dict[int, SegmentWriter] = {}
@@ -115,6 +130,13 @@ class TransactionWriter:
     def parts(self) -> dict[int, tuple[tuple[int, int], ...]]:
         """If tracked: segment id to where what was handed over and flushed lies in it, bytes from and to."""
         return {segment_id: tuple(writer.ranges) for segment_id, writer in sorted(self._writers.items())}
+
+    @property
+    def pieces(self) -> dict[SegmentRange, Piece]:
+        """If there are further borders: where what was handed over and flushed lies, by parts of the key space."""
+        return {
+            cell: Piece(events=self._events_of[cell], ranges=tuple(ranges)) for cell, ranges in self._ranges_of.items()
+        }
 
     def write(self, event: bytes | str, key: str | None = None) -> None:
         """Write one event: for many of them use `write_batch`.
@@ -146,10 +168,10 @@ class TransactionWriter:
         chosen = ranges[self._turn % len(ranges)]
         self._turn += 1
         # With one segment there's nothing to choose, and no key to hash.
-        batch = Batch.of(events, keys if len(ranges) > 1 else None, (chosen.min_key + chosen.max_key) / 2)
+        batch = Batch.of(events, keys if len(self._cells) > 1 else None, (chosen.min_key + chosen.max_key) / 2)
         self._waiting.append(batch)
         self._waiting_bytes += batch.bytes + _BATCH_BYTES
-        if self._waiting_bytes >= min(len(ranges) * BLOCK_BYTES, _MOST_WAITING_BYTES):
+        if self._waiting_bytes >= min(len(self._cells) * BLOCK_BYTES, _MOST_WAITING_BYTES):
             self._send()
 
     def flush(self) -> None:
@@ -184,13 +206,22 @@ class TransactionWriter:
             return
         batch = Batch.joined(self._waiting)
         self._waiting, self._waiting_bytes = [], 0
-        ranges = self.transaction.segments.ranges
         with self._lost_if_gone():
-            for part in batch.parts(len(ranges)):
-                for owner, placed in part.place(ranges):
-                    writer = self._writer(owner.segment_id)
+            for part in batch.parts(len(self._cells)):
+                for cell, placed in part.place(self._cells):
+                    writer = self._writer(cell.segment_id)
                     for block in blocks(placed):
                         writer.append(memoryview(block.data), len(block))
+                        if self._is_cut:
+                            self._note(cell, writer.bytes_written, block)
+
+    def _note(self, cell: SegmentRange, end: int, block: Placed) -> None:
+        """Blocks of one writer lie in the order in which they were appended, whatever happens to connections."""
+        ranges, start = self._ranges_of.setdefault(cell, []), end - len(block.data)
+        if ranges and ranges[-1][1] == start:
+            start = ranges.pop()[0]
+        ranges.append((start, end))
+        self._events_of[cell] += len(block)
 
     @contextmanager
     def _lost_if_gone(self) -> Iterator[None]:

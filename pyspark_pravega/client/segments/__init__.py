@@ -5,7 +5,7 @@
 knows no events but their frames.
 """
 
-from pyspark_pravega.client.segments.gathering import Staged, gather, gather_by_epoch
+from pyspark_pravega.client.segments.gathering import Piece, Staged, gather, target_of
 from pyspark_pravega.client.segments.held import HeldConnections
 from pyspark_pravega.client.segments.reading import (
     SegmentState,
@@ -21,15 +21,16 @@ __all__ = [
     "BLOCK_BYTES",
     "MAX_EVENT_BYTES",
     "HeldConnections",
+    "Piece",
     "SegmentState",
     "SegmentWriter",
     "Staged",
     "appended_events",
     "follow_segment",
     "gather",
-    "gather_by_epoch",
     "read_range",
     "segment_state",
     "segment_states",
     "survey",
+    "target_of",
 ]

@@ -76,7 +76,7 @@ class Intent:
     job: str
     """The writing job's id, a UUID."""
     transactions: tuple[str, ...]
-    """Ids of the transactions that together are this commit: one, or one per epoch of the stream."""
+    """The id of its transaction. Earlier releases could note several, one for each epoch of the stream."""
     rows: int
     bytes: int
     started_at: int

@@ -26,7 +26,7 @@ from pyspark_pravega.errors import ConflictError
 
 ABANDONED_MS = 2 * 86_400_000
 """After so long no transaction of a job is open: Pravega lets none live for more than a day."""
-_VERSION, _PART = "version", "part"
+_VERSION = "version"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,8 +34,6 @@ class JobCommit:
     """What a job has become."""
 
     version: int
-    is_whole: bool = True
-    """Whether all of its transactions were committed."""
 
 
 class Joined(Enum):
@@ -90,7 +88,9 @@ class JobLog:
 
     def shared(self) -> Transaction | None:
         """The transaction that the job's first attempts share; None when none of them has begun it."""
-        content = self._table.content(job_key(self._job, SHARED))
+        return self._transaction(self._table.content(job_key(self._job, SHARED)))
+
+    def _transaction(self, content: Content | None) -> Transaction | None:
         if content is None:
             return None
         ranges = tuple(SegmentRange(segment_id=id_, min_key=low, max_key=high) for id_, low, high in content["ranges"])
@@ -109,9 +109,7 @@ class JobLog:
         by = uuid.uuid4().hex
         changes = [(key, NOT_EXISTS, {**_attempts([str(transaction.id)]), "by": by})]
         if begun:
-            ranges = [(owner.segment_id, owner.min_key, owner.max_key) for owner in transaction.segments.ranges]
-            content = {"transaction": str(transaction.id), "ranges": ranges, "at": now_ms()}
-            changes.append((shared, NOT_EXISTS, content))
+            changes.append((shared, NOT_EXISTS, _shared(transaction)))
         try:
             repeated(lambda: self._table.put(*changes))
         except ConflictError:
@@ -125,6 +123,22 @@ class JobLog:
         if begun:
             repeated(lambda: self._table.remove((shared, ANY_VERSION)))
         return Joined.OVER
+
+    def first(self, transaction: Transaction) -> Transaction:
+        """The transaction that was the first one of a job whose attempts share none.
+
+        Args:
+            transaction: one of the job's: it is the first one, if none is noted.
+        """
+        key = job_key(self._job, SHARED)
+        noted = self._transaction(self._table.content(key))
+        if noted is None:
+            try:
+                repeated(lambda: self._table.put((key, NOT_EXISTS, _shared(transaction))))
+            except ConflictError:
+                document = self._table.in_the_way(key)[0]
+                noted = self._transaction(None if document is None else document.content)
+        return noted or transaction
 
     def attempts(self, partitions: int) -> list[uuid.UUID]:
         """The transactions of all attempts at the job's partitions, each once.
@@ -263,14 +277,18 @@ def stored_commit(job: str, commit: JobCommit) -> Change:
         job: its id.
         commit: what it has become.
     """
-    content = {_VERSION: commit.version, "at": now_ms()}
-    return (job_key(uuid.UUID(job), COMMITTED), ANY_VERSION, content if commit.is_whole else {**content, _PART: True})
+    return (job_key(uuid.UUID(job), COMMITTED), ANY_VERSION, {_VERSION: commit.version, "at": now_ms()})
 
 
 def _commit_of(document: Document | None) -> JobCommit | None:
     if document is None:
         return None
-    return JobCommit(version=document.content[_VERSION], is_whole=_PART not in document.content)
+    return JobCommit(version=document.content[_VERSION])
+
+
+def _shared(transaction: Transaction) -> Content:
+    ranges = [(owner.segment_id, owner.min_key, owner.max_key) for owner in transaction.segments.ranges]
+    return {"transaction": str(transaction.id), "ranges": ranges, "at": now_ms()}
 
 
 def _attempts(transactions: list[str]) -> Content:

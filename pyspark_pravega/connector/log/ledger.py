@@ -16,7 +16,7 @@ It lies in a key-value table beside the stream and is changed only under conditi
 | query (a hash, its two upper bits 01) | how far a streaming query has come, and which of its drivers may go on |
 | job, 0 | there while a job may still add transactions |
 | job, 1 + p | the transactions of all attempts at partition p of a job |
-| job, 2^64 - 1 | the transaction that the first attempts of a job share |
+| job, 2^64 - 1 | the transaction that the first attempts of a job share; where they share none, the first one |
 | job, 2^64 - 2 | the version that a job has become, until the caller of the commit has the answer |
 
 At most one commit is in progress at a time: who wants to commit first settles the one that is there.
@@ -144,7 +144,6 @@ class Ledger:
         committed_at: int,
         cut: dict[int, int],
         without_rows: Intent | None = None,
-        is_whole: bool = True,
     ) -> State:
         """Make the commit in progress the next version, with all that it replaces.
 
@@ -154,7 +153,6 @@ class Ledger:
                 differ: searches by time rest on it.
             cut: the tail that the commit reached.
             without_rows: a commit that has no transactions, in place of one in progress: there must be none then.
-            is_whole: whether all transactions of the commit are.
 
         Returns:
             The new state.
@@ -192,7 +190,7 @@ class Ledger:
             started_at=done.started_at,
         )
         changes: list[Change] = [(commit_key(commit.version), NOT_EXISTS, commit_content(commit))]
-        noted = JobCommit(version=commit.version, is_whole=is_whole)
+        noted = JobCommit(version=commit.version)
         changes += [stored_commit(id, noted) for id in {done.job, commit.replacement or OTHERS} - {OTHERS}]
         if replacement is not None and replacement.properties is not None:
             changes.append((PROPERTIES, ANY_VERSION, {"properties": replacement.properties}))

@@ -1,8 +1,10 @@
 """Recovery of a commit in progress: any process completes it, or rolls it back.
 
-The state of its transactions decides: once one of them is committing, the commit is completed; while all are open, its
-committer has some time to go on, and then they are aborted, which makes its commit fail. A commit of several
-transactions, as of a job during which the stream was scaled, is rolled forward as soon as one of them is committing.
+The state of its transaction decides: once that is committing, the commit is completed; while it is open, its committer
+has some time to go on, and then it is aborted, which makes the commit fail.
+
+Earlier releases could note several transactions, where the stream was scaled meanwhile. Such a commit is rolled forward
+as soon as one of them is committing.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ from pyspark_pravega.client import Client, Stream, TransactionState
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.cleaning import clean
 from pyspark_pravega.connector.log.entries import Intent, State
-from pyspark_pravega.connector.log.job_log import JobCommit
 from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.connector.log.tail import Snapshot, tail_bounds, take_tail
 from pyspark_pravega.deadlines import FIRST_REMINDER_S, LONGEST_REMINDER_S, Limit, Reminders, deadline
@@ -95,7 +96,7 @@ def withdraw(client: Client, ledger: Ledger, state: State) -> State | None:
     """
     assert state.pending is not None
     first, *others = state.pending.transaction_ids()
-    # They are committed in this order: where the first one can be aborted none of the others has been committed.
+    # Several are committed in this order: where the first one can be aborted none of the others has been committed.
     client.controller.abort_transaction(ledger.stream, first)
     if client.controller.transaction_state(ledger.stream, first) in COMMITTING_OR_DONE:
         return None
@@ -130,35 +131,14 @@ def finish(client: Client, ledger: Ledger, state: State) -> State:
     if TransactionState.COMMITTED not in states:
         raise TransactionError(f'a transaction of job {state.pending.job} on stream "{ledger.stream}" was aborted')
     tail = take_tail(client, ledger.stream, bounds.result()) or _settled_tail(client, ledger.stream)
-    all_of_it = states == {TransactionState.COMMITTED}
-    completed = ledger.complete(state, committed_at=now_ms(), cut=tail.cut, is_whole=all_of_it)
-    if not all_of_it:
-        raise _partial_commit(ledger, state.pending.job, completed.version)
+    completed = ledger.complete(state, committed_at=now_ms(), cut=tail.cut)
+    if states != {TransactionState.COMMITTED}:
+        raise TransactionError(
+            f'only a part of job {state.pending.job} on stream "{ledger.stream}" was committed: an earlier release of '
+            "pyspark-pravega has noted several transactions for it, its commit was interrupted, and nobody brought it "
+            f"to its end before the lease of one of them ran out; version {completed.version} of the table is this part"
+        )
     return completed
-
-
-def is_whole(ledger: Ledger, job: uuid.UUID, commit: JobCommit | None) -> bool:
-    """Whether a job has become a version with all that its tasks have written.
-
-    Args:
-        ledger: the stream's commit log.
-        job: its id.
-        commit: what the log says of it.
-
-    Raises:
-        TransactionError: only a part of it has.
-    """
-    if commit is not None and not commit.is_whole:
-        raise _partial_commit(ledger, str(job), commit.version)
-    return commit is not None
-
-
-def _partial_commit(ledger: Ledger, job: str, version: int) -> TransactionError:
-    return TransactionError(
-        f'only a part of job {job} on stream "{ledger.stream}" was committed: the stream was scaled while it was '
-        "written, the commit was interrupted, and nobody brought it to its end before the lease of one of its "
-        f"transactions ran out; version {version} of the table is this part"
-    )
 
 
 def commit_state_unknown(ledger: Ledger, job: str, error: PravegaError) -> UnclearAnswerError:
@@ -209,7 +189,7 @@ def seal(client: Client, stream: Stream, ledger: Ledger | None) -> None:
 
 
 def commit_all(client: Client, stream: Stream, intent: Intent) -> None:
-    """Ask for the commit of all transactions of an intent.
+    """Ask for the commit of an intent.
 
     Raises:
         TransactionError: one can't be committed any more, and none of the others is.

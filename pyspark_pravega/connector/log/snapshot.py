@@ -162,8 +162,8 @@ def _visible(client: Client, ledger: Ledger | None, *, helps: bool = False) -> V
         if states <= TERMINAL:
             return Visible(state=state, pending=True)
         if helps or TransactionState.OPEN in states:
-            # Its committer may have died between two transactions, or the controller have forgotten one: a reader that
-            # may do so rolls it forward, before a lease runs out.
+            # The controller may have forgotten it. Or an earlier release has noted several transactions, and its
+            # committer has died between two of them. A reader that may do so rolls it forward.
             with suppress(PravegaError):
                 commit_all(client, ledger.stream, state.pending)
         return None

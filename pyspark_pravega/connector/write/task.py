@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -74,6 +74,9 @@ class Attempt:
     transaction: Transaction
     shares: bool
     """Whether it is the one that the job's first attempts share: then it is the job's to abort."""
+    borders: frozenset[float] = frozenset()
+    """Where its blocks end beside the borders of its segments, in the key space: so they fit into segments of epochs in
+    which the job's other transactions were begun."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,13 @@ class TransactionTask:
             # From here on the job keeps it alive.
             self._client.controller.ping_transaction(self._plan.stream, transaction.id, lease_ms=lease_ms)
         parts = writer.parts if writing.attempt.shares else None
-        staged = Staged(transaction=transaction, written=writer.written, parts=parts)
+        staged = Staged(
+            transaction=transaction,
+            written=writer.written,
+            parts=parts,
+            pieces=writer.pieces,
+            keyless=self._plan.routing is None,
+        )
         return Written(
             staged=staged,
             partition=self._partition,
@@ -164,7 +173,8 @@ class TransactionTask:
             TransactionError: the job is over.
         """
         if self._late:
-            return self._begin_own(self._new())
+            new = self._new()
+            return self._begin_own(new, None if self._plan.routing is None else self._log.first(new))
         shared, new = self._log.shared(), None
         if shared is None:
             shared = new = self._new()
@@ -175,7 +185,7 @@ class TransactionTask:
             if shared is not None:
                 joined = self._log.join(self._partition, shared, begun=False)
         if joined is Joined.ALONE:
-            return self._begin_own(new or self._new())
+            return self._begin_own(new or self._new(), shared)
         if new is not None and (joined is Joined.OVER or shared is not new):
             abort_quietly(self._client, self._plan.stream, new.id)
         if joined is Joined.OVER:
@@ -188,17 +198,39 @@ class TransactionTask:
         attempt, since = self.begin(), time.monotonic()
         # Without keys whole batches are spread over the segments, each task beginning at another one.
         writer = TransactionWriter(
-            self._client, attempt.transaction, first_segment=self._partition, tracked=attempt.shares
+            self._client,
+            attempt.transaction,
+            first_segment=self._partition,
+            tracked=attempt.shares,
+            borders=attempt.borders,
         )
         keeper = LeaseKeeper(self._client, self._plan.stream, attempt.transaction.id, self._plan.lease_ms)
         self._writing = _Writing(attempt, writer, keeper, since)
         return self._writing
 
-    def _begin_own(self, transaction: Transaction) -> Attempt:
-        self.attempt = Attempt(transaction, shares=False)
-        if not self._log.add_attempt(self._partition, transaction.id, late=self._late):
+    def _begin_own(self, begun: Transaction, first: Transaction | None) -> Attempt:
+        """Take a transaction for this attempt only.
+
+        Args:
+            begun: the one.
+            first: the transaction that the job's first attempts share, or that was the first one.
+        """
+        if first is not None and begun.epoch < first.epoch:
+            # Else it would have to fit into epochs that come when it is written.
+            abort_quietly(self._client, self._plan.stream, begun.id)
+            begun = self._new()
+        self.attempt = Attempt(begun, shares=False)
+        if not self._log.add_attempt(self._partition, begun.id, late=self._late):
             raise self._too_late()
+        if self._plan.routing is not None and first is not None and first.segments.ids != begun.segments.ids:
+            self.attempt = replace(self.attempt, borders=self._borders(first, begun))
         return self.attempt
+
+    def _borders(self, first: Transaction, own: Transaction) -> frozenset[float]:
+        """Those of the segments of all epochs from the first transaction's to the one before this one's."""
+        controller, stream = self._client.controller, self._plan.stream
+        between = [controller.epoch_segments(stream, epoch) for epoch in range(first.epoch + 1, own.epoch)]
+        return frozenset(owner.max_key for segments in (first.segments, *between) for owner in segments.ranges)
 
     def _new(self) -> Transaction:
         return self._client.controller.begin_transaction(self._plan.stream, lease_ms=self._plan.lease_ms)

@@ -8,7 +8,7 @@ from itertools import chain
 
 from pyspark_pravega.client import Client, Staged, Transaction
 from pyspark_pravega.client.events import abort_quietly
-from pyspark_pravega.client.segments import gather_by_epoch
+from pyspark_pravega.client.segments import gather, target_of
 from pyspark_pravega.connector.log import JobLog
 from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.connector.write.task import Written
@@ -37,22 +37,29 @@ class Attempts:
         self.noted: Set[uuid.UUID] = dict.fromkeys(chain.from_iterable(self._by_partition)).keys()
         """The transactions of all attempts."""
         self.winners = {one.transaction.id for one in self._staged}
-        """The transactions in which what counts lies; there others may have written, too."""
+        """The transactions in which what counts lies, or is brought; there others may have written, too."""
 
-    def gather(self) -> tuple[Transaction, ...]:
-        """The transactions that hold what counts, and nothing else: usually the shared one, as it is."""
+    def gather(self) -> Transaction | None:
+        """The transaction that holds what counts, and nothing else: usually the shared one, as it is.
+
+        Returns:
+            None where there are no rows.
+
+        Raises:
+            TransactionError: a transaction was lost, or the stream was scaled, and none can take what the others hold.
+        """
         staged = self._staged
         if not staged:
-            return ()
+            return None
         shared = next((one.transaction for one in staged if one.parts is not None), None)
-        if shared is None or not self._is_spoiled(shared.id):
-            return gather_by_epoch(self._client, staged)
-        if not any(one.parts is None and one.transaction.segments.ids == shared.segments.ids for one in staged):
+        spoiled = {shared.id} if shared is not None and self._is_spoiled(shared.id) else set()
+        if target_of(staged, spoiled=spoiled) is None:
             plan = self._plan
             other = self._client.controller.begin_transaction(plan.stream, lease_ms=plan.lease_ms)
+            self.winners.add(other.id)
             self._log.add_attempt(0, other.id, late=True)
             staged = [*staged, Staged(transaction=other, written={})]
-        return gather_by_epoch(self._client, staged, spoiled={shared.id})
+        return gather(self._client, staged, spoiled=spoiled)
 
     def abort(self, transactions: Iterable[uuid.UUID]) -> None:
         """Throw transactions away. Of one that is committed the controller aborts nothing.

@@ -113,10 +113,10 @@ class Committer:
         with explaining_expired_leases(self._plan, attempts.written):
             try:
                 with kept_alive:
-                    targets = attempts.gather()
+                    target = attempts.gather()
                     checked.result()
-                    intent = intent_of(self._job, targets, attempts.written, epoch)
-                    standing = self._promise.make(intent, targets, epoch, replacement)
+                    intent = intent_of(self._job, target, attempts.written, epoch)
+                    standing = self._promise.make(intent, epoch, replacement)
             except PravegaError:
                 attempts.abort(attempts.winners)
                 raise
@@ -124,7 +124,7 @@ class Committer:
                 self._promise.keep(standing)
         if standing.stage is Stage.REPEATED:
             return Stage.REPEATED, attempts.noted | attempts.winners
-        return Stage.COMMITTED, attempts.noted - {target.id for target in targets}
+        return Stage.COMMITTED, (attempts.noted | attempts.winners) - ({target.id} if target is not None else set())
 
     def _close(self) -> None:
         """From here on an attempt that comes is told that the job is over."""

@@ -24,12 +24,10 @@ from pyspark_pravega.connector.log import (
     commit_state_unknown,
     finish,
     is_any_committed,
-    is_whole,
     settle,
     take_snapshot,
     withdraw,
 )
-from pyspark_pravega.connector.options import MAX_LEASE_MS
 from pyspark_pravega.connector.write.commit.stages import Stage, Standing
 from pyspark_pravega.connector.write.plan import WRITER, Epoch, WritePlan, fenced
 from pyspark_pravega.connector.write.task import Written
@@ -68,9 +66,6 @@ class Promise:
 
         Args:
             written: the transactions that tasks have written.
-
-        Raises:
-            TransactionError: only a part of it is a version.
         """
         (state, commit), taken = together(
             self._log.state_and_commit, partial(is_any_committed, self._client, self._ledger, written)
@@ -80,17 +75,13 @@ class Promise:
         if taken:
             # If that is only just so, its version is waited for.
             state = settle(self._client, self._ledger)
-        is_version = is_whole(self._ledger, self._job, commit) or taken
-        return Standing(Stage.COMMITTED if is_version else Stage.UNPROMISED, state)
+        return Standing(Stage.COMMITTED if commit is not None or taken else Stage.UNPROMISED, state)
 
-    def make(
-        self, intent: Intent, targets: Sequence[Transaction], epoch: Epoch | None, replacement: Replacing
-    ) -> Standing:
+    def make(self, intent: Intent, epoch: Epoch | None, replacement: Replacing) -> Standing:
         """Record the intent, after whatever is in progress in the log.
 
         Args:
-            intent: the commit.
-            targets: its transactions; without any it becomes a version at once.
+            intent: the commit; without a transaction it becomes a version at once.
             epoch: what it is a part of, if anything.
             replacement: tells what it replaces.
 
@@ -123,12 +114,8 @@ class Promise:
                 if self._is_version():
                     return Standing(Stage.REPEATED, state)
                 raise
-            if len(targets) > 1:
-                # Once the first of them is committed the others have to be, even if another process has to do it.
-                for target in targets:
-                    client.controller.ping_transaction(self._plan.stream, target.id, lease_ms=MAX_LEASE_MS)
             try:
-                if targets:
+                if intent.transactions:
                     return Standing(Stage.PROMISED, ledger.begin(state, intent, progress))
                 cut = take_snapshot(client, self._plan.stream, ledger).cut
                 completed = ledger.complete(state, committed_at=now_ms(), cut=cut, without_rows=intent)
@@ -152,7 +139,7 @@ class Promise:
             promised: as `make` or `recognise` has found it.
 
         Raises:
-            TransactionError: a transaction was lost, and the promise is withdrawn; or only a part of it is a version.
+            TransactionError: the transaction was lost, and the promise is withdrawn.
             UnclearAnswerError: no server tells whether it is done.
         """
         standing, retries = promised, Retries(self._plan.settings.timeout)
@@ -164,7 +151,7 @@ class Promise:
                 # Another writer was waiting for this commit, and has completed its entry.
                 standing = self._look()
             except TransactionError:
-                # Unless its transactions are being committed all the same, or another process completes it.
+                # Unless it is being committed all the same, or another process completes it.
                 with suppress(ConflictError):
                     if self._withdrawn() is Stage.UNPROMISED:
                         raise
@@ -216,7 +203,7 @@ class Promise:
 
     def _is_version(self) -> bool:
         """Whether the job has become a version: it is found by its own entry, however many came behind it."""
-        return is_whole(self._ledger, self._job, self._log.commit())
+        return self._log.commit() is not None
 
     def _progress(self, epoch: Epoch) -> Progress:
         if epoch.run is None:
@@ -227,21 +214,19 @@ class Promise:
         return progress
 
 
-def intent_of(
-    job: uuid.UUID, targets: Sequence[Transaction], written: Sequence[Written], epoch: Epoch | None
-) -> Intent:
+def intent_of(job: uuid.UUID, target: Transaction | None, written: Sequence[Written], epoch: Epoch | None) -> Intent:
     """A commit, as it is to be recorded.
 
     Args:
         job: the job's id.
-        targets: the transactions that hold what counts.
+        target: the transaction that holds what counts; None where there are no rows.
         written: what that is.
         epoch: what it is a part of, if anything.
     """
     times = [one.event_time for one in written if one.event_time is not None]
     return Intent(
         job=str(job),
-        transactions=tuple(str(target.id) for target in targets),
+        transactions=() if target is None else (str(target.id),),
         rows=sum(one.rows for one in written),
         bytes=sum(one.bytes for one in written),
         started_at=now_ms(),

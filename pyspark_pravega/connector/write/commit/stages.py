@@ -16,7 +16,7 @@ class Stage(Enum):
     PROMISED = auto()
     """The log holds its intent: it becomes a version as a whole, or is withdrawn as a whole."""
     COMMITTING = auto()
-    """One of its transactions is being committed, so the others will be: it can't be withdrawn any more."""
+    """Its transaction is being committed: it can't be withdrawn any more."""
     COMMITTED = auto()
     """It is a version."""
     REPEATED = auto()
