@@ -13,7 +13,7 @@ from types import TracebackType
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import data, folders, listening, readiness, state
 from pyspark_pravega.sandbox.cluster import members, zookeeper
-from pyspark_pravega.sandbox.cluster.members import BOOKIE, REGISTRY, SEGMENT_STORE, ZOOKEEPER, Shape
+from pyspark_pravega.sandbox.cluster.members import BOOKIE, CONTROLLER, REGISTRY, SEGMENT_STORE, ZOOKEEPER, Shape
 from pyspark_pravega.sandbox.files import bundles, releases
 from pyspark_pravega.sandbox.folders import Claim
 from pyspark_pravega.sandbox.java import DEFAULT_TTL_S, LOOPBACK, Launch, jvm, parts
@@ -68,7 +68,7 @@ class Cluster:
         controller_port: int | None = None,
         registry_port: int | None = None,
         heap: str | None = None,
-        timeout_s: float = 240.0,
+        timeout_s: float = 480.0,
         log_level: str = "WARN",
         cache: Path | None = None,
         auth: bool = False,
@@ -184,18 +184,15 @@ class Cluster:
         deadline = time.monotonic() + self._timeout_s
         if ZOOKEEPER in chosen:
             self._begin_with_zookeeper(deadline)
-        registry = [REGISTRY] if REGISTRY in chosen else []
-        stores = [name for name in chosen if role(name) == SEGMENT_STORE]
-        others = [name for name in chosen if name not in (ZOOKEEPER, *stores, *registry)]
-        self._begin(*others)
-        if wait and stores:
-            self._await_bookies([name for name in others if role(name) == BOOKIE], deadline)
-        self._begin(*stores)
-        if wait:
-            self._await([*stores, *others], deadline)
-        self._begin(*registry)
-        if wait:
-            self._await(registry, deadline)
+        # Controllers find all segment stores when they first spread containers over them: one that is moved while it
+        # starts fails, and takes its time to recover. The registry needs all the others.
+        for kind in (BOOKIE, SEGMENT_STORE, CONTROLLER, REGISTRY):
+            some = [name for name in chosen if role(name) == kind]
+            self._begin(*some)
+            if wait:
+                self._await(some, deadline)
+                if kind == BOOKIE:
+                    self._await_registered(some, deadline)
         if wait and not names:
             self._ready = True
             about = data.About(pravega=self._pravega, whole=True, cluster=True, ports=self._ports)
@@ -358,15 +355,15 @@ class Cluster:
             checks = members.checks(name, self._ports, self._access)
             readiness.await_ready(name, member.process, member.log, checks, deadline, since=member.log_size)
 
-    def _await_bookies(self, names: list[str], deadline: float) -> None:
-        """Without bookies each of a store's containers would fail, and be started again 10 seconds later."""
-        self._await(names, deadline)
-        while names and time.monotonic() < deadline:
+    def _await_registered(self, names: list[str], deadline: float) -> None:
+        """Wait for bookies: without them each of a store's containers would fail, and be started again 10 s later."""
+        missing = {*names}
+        while missing:
             with zookeeper.session(self._ports[ZOOKEEPER]) as session:
-                there = session.children(f"{parts.LEDGERS}/available")
-            if {*names} <= {*there}:
-                return
-            time.sleep(_POLL_S)
+                missing -= {*session.children(f"{parts.LEDGERS}/available")}
+            if missing and time.monotonic() > deadline:
+                raise SandboxError(f"{', '.join(sorted(missing))} didn't tell ZooKeeper in time that they are there")
+            time.sleep(_POLL_S if missing else 0)
 
     def _signal(self, names: Iterable[str], number: signal.Signals) -> None:
         for name in names:
