@@ -280,18 +280,24 @@ def _status(args: argparse.Namespace) -> int:
         return NOT_RUNNING
     if args.env:
         print(_exports(sandbox.environment()))
-        return 0
-    _tell(sandbox, folder)
-    return 0
+    elif sandbox.cluster:
+        from pyspark_pravega.sandbox.cluster import summary, table
+
+        print(f"the sandbox in {folder} is {health.value}: {summary(sandbox)}")
+        _tell(sandbox, folder)
+        for line in table(folder, sandbox):
+            print(f"  {line}")
+    else:
+        print(f"the sandbox in {folder} is running")
+        _tell(sandbox, folder)
+        for name, process in sandbox.servers.items():
+            print(f"  {name:<16} process {process.pid}, {_megabytes(process.resident_bytes())} of memory")
+    return 0 if health is Health.RUNNING else NOT_RUNNING
 
 
 def _tell(sandbox: State, folder: Path) -> None:
-    from pyspark_pravega.sandbox import cluster, data
+    from pyspark_pravega.sandbox import data
 
-    print(
-        f"the sandbox in {folder} is {sandbox.health().value}"
-        + (f": {cluster.summary(sandbox)}" if sandbox.cluster else "")
-    )
     print(f"  version          Pravega {sandbox.pravega}")
     print(f"  controller       {sandbox.controller_uri}")
     print(f"  schema registry  {sandbox.schema_registry_uri}")
@@ -304,12 +310,6 @@ def _tell(sandbox: State, folder: Path) -> None:
         print(f"  data             {used} in {folder / data.DATA}, {free} are free{data.full_disk(folder)}")
     else:
         print("  data             in memory")
-    if sandbox.cluster:
-        for line in cluster.table(folder, sandbox):
-            print(f"  {line}")
-        return
-    for name, process in sandbox.servers.items():
-        print(f"  {name:<16} process {process.pid}, {_megabytes(process.resident_bytes())} of memory")
 
 
 def _stop(args: argparse.Namespace) -> int:
