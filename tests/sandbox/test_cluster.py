@@ -20,7 +20,7 @@ from pyspark_pravega.sandbox.processes import ProcessId
 pytestmark = pytest.mark.server
 
 _START = ("start", "--stores", "2", "--controllers", "2", "--heap", "256m")
-_LIMIT_S = 150
+_LIMIT_S = 600
 
 
 class Program:

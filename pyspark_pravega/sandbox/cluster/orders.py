@@ -14,7 +14,7 @@ from pyspark_pravega.sandbox.cluster import members
 from pyspark_pravega.sandbox.processes import Kept, end
 from pyspark_pravega.sandbox.state import State
 
-_LIMIT_S = 120.0
+_LIMIT_S = 480.0
 
 
 def kill(folder: Path, names: Sequence[str]) -> None:
