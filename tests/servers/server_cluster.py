@@ -13,7 +13,7 @@ from typing import Self
 from pyspark_pravega.sandbox.cluster import Cluster, Member
 from pyspark_pravega.settings import Settings
 
-START_S = 240.0
+START_S = 480.0
 _REBALANCE_S = 10
 """Pravega's own default: docs/production.md says how long fail-over takes with it."""
 
