@@ -46,7 +46,16 @@ PUBLIC = {
         "deadline",
     },
     "pyspark_pravega.registry": {"EncodingInfo", "GroupProperties", "SchemaInfo", "SchemaRegistry", "VersionInfo"},
-    "pyspark_pravega.sandbox": {"PRAVEGA", "SCHEMA_REGISTRY", "Account", "Bundle", "Sandbox", "fetch", "pin"},
+    "pyspark_pravega.sandbox": {
+        "PRAVEGA",
+        "SCHEMA_REGISTRY",
+        "Account",
+        "Bundle",
+        "Cluster",
+        "Sandbox",
+        "fetch",
+        "pin",
+    },
 }
 
 

@@ -1,4 +1,4 @@
-"""`pravega-spark sandbox start | status | stop | wipe | logs | fetch`."""
+"""`pravega-spark sandbox start | status | stop | kill | restart | wipe | logs | fetch`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import time
 from collections import deque
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import places
@@ -17,12 +17,15 @@ from pyspark_pravega.sandbox.security import USERNAME
 
 if TYPE_CHECKING:
     # What they need (file locks, gRPC) is loaded by the commands that use it, not by every start of the program.
+    from pyspark_pravega.sandbox.cluster import Cluster
     from pyspark_pravega.sandbox.servers import Sandbox
     from pyspark_pravega.sandbox.state import State
 
 NOT_RUNNING = 3
 """Exit code of `status` when there is no sandbox; what `systemctl status` gives."""
 _POLL_S = 0.2
+_CLUSTER_POLL_S = 0.5
+_NAMES_HELP = "a process that `status` lists, such as segmentstore-2, controller-1, bookie-3, zookeeper"
 _VERSION_HELP = "Pravega's version: 0.11, 0.12 or 0.13 (default: $PYSPARK_PRAVEGA_SANDBOX_PRAVEGA, or 0.13)"
 
 
@@ -51,6 +54,22 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     stop = commands.add_parser("stop", help="end both servers", description="Example: pravega-spark sandbox stop")
     stop.set_defaults(run=_stop)
 
+    kill = commands.add_parser(
+        "kill",
+        help="end processes of a cluster as a failing machine does (SIGKILL), to see fail-over",
+        description="Example: pravega-spark sandbox kill segmentstore-2",
+    )
+    kill.set_defaults(run=_kill)
+
+    restart = commands.add_parser(
+        "restart",
+        help="start processes of a cluster again, and wait until they answer",
+        description="Example: pravega-spark sandbox restart segmentstore-2",
+    )
+    restart.set_defaults(run=_restart)
+    for command in (kill, restart):
+        command.add_argument("names", nargs="+", metavar="NAME", help=_NAMES_HELP)
+
     wipe = commands.add_parser(
         "wipe",
         help="remove the data that is kept: all scopes, streams and schemas",
@@ -61,6 +80,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     logs = commands.add_parser(
         "logs", help="show what the servers wrote", description="Example: pravega-spark sandbox logs -f"
     )
+    logs.add_argument("names", nargs="*", metavar="NAME", help="of which servers (default: of all)")
     logs.add_argument("-f", "--follow", action="store_true", help="go on until Ctrl-C")
     logs.add_argument("-n", type=int, default=20, metavar="N", help="how many lines of each log (default: 20)")
     logs.set_defaults(run=_logs)
@@ -73,7 +93,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     fetch.add_argument("--pravega", metavar="VERSION", help=_VERSION_HELP)
     fetch.set_defaults(run=_fetch)
 
-    for command in (start, status, stop, wipe, logs):
+    for command in (start, status, stop, kill, restart, wipe, logs):
         command.add_argument(
             "--data-dir",
             type=Path,
@@ -92,9 +112,17 @@ def _register_start(
     )
     start.add_argument("--in-memory", action="store_true", help="have the data in memory, and lose it with the servers")
     start.add_argument("--pravega", metavar="VERSION", help=_VERSION_HELP)
+    start.add_argument(
+        "--stores", type=int, metavar="N", help="start a cluster, each server a process: with so many segment stores"
+    )
+    start.add_argument("--controllers", type=int, metavar="N", help="the same, with so many controllers (default: 1)")
     start.add_argument("--controller-port", type=int, metavar="N", help="default: the last one if it is free")
     start.add_argument("--registry-port", type=int, metavar="N", help="default: the last one if it is free")
-    start.add_argument("--heap", metavar="SIZE", help="memory for Pravega (default: 1g; with --in-memory 2g)")
+    start.add_argument(
+        "--heap",
+        metavar="SIZE",
+        help="memory for Pravega (default: 1g; with --in-memory 2g; each segment store of a cluster: 512m)",
+    )
     start.add_argument("--auth", action="store_true", help="let both servers ask for a user and a password")
     start.add_argument("--tls", action="store_true", help="let both servers speak TLS, with certificates of their own")
     start.add_argument("--username", metavar="NAME", help=f"with --auth: who may do everything (default: {USERNAME})")
@@ -104,22 +132,12 @@ def _register_start(
 
 
 def _start(args: argparse.Namespace) -> int:
-    from pyspark_pravega.sandbox.servers import Sandbox
+    from pyspark_pravega.sandbox.cluster import Cluster
 
     folder = _folder(args)
     if args.username and not args.auth:
         raise SandboxError("--username is for a sandbox that asks for it: add --auth")
-    sandbox = Sandbox(
-        data_dir=folder,
-        durable=not args.in_memory,
-        pravega=args.pravega,
-        controller_port=args.controller_port,
-        registry_port=args.registry_port,
-        heap=args.heap,
-        auth=args.auth,
-        tls=args.tls,
-        username=args.username or USERNAME,
-    )
+    sandbox = _described(args, folder)
     with signals_interrupt():
         try:
             _say(f"starting Pravega {sandbox.pravega} and its schema registry ...")
@@ -136,12 +154,37 @@ def _start(args: argparse.Namespace) -> int:
                 _say(f"stop it with: {_command('stop', args)}")
                 return 0
             _say("Ctrl-C stops it")
-            return _stay(sandbox, folder)
+            return _stay_with_cluster(folder) if isinstance(sandbox, Cluster) else _stay(sandbox, folder)
         except KeyboardInterrupt:
             _say("stopping")
             return 0
         finally:
             sandbox.stop()
+
+
+def _described(args: argparse.Namespace, folder: Path) -> Sandbox | Cluster:
+    from pyspark_pravega.sandbox.cluster import Cluster
+    from pyspark_pravega.sandbox.servers import Sandbox
+
+    common: dict[str, Any] = {
+        "data_dir": folder,
+        "pravega": args.pravega,
+        "controller_port": args.controller_port,
+        "registry_port": args.registry_port,
+        "heap": args.heap,
+        "auth": args.auth,
+        "tls": args.tls,
+        "username": args.username or USERNAME,
+    }
+    if args.stores is None and args.controllers is None:
+        return Sandbox(durable=not args.in_memory, **common)
+    if args.in_memory:
+        raise SandboxError("a cluster keeps its data: leave --in-memory out, or --stores and --controllers")
+    return Cluster(
+        stores=1 if args.stores is None else args.stores,
+        controllers=1 if args.controllers is None else args.controllers,
+        **common,
+    )
 
 
 def _where_data_is(folder: Path, *, in_memory: bool) -> str:
@@ -177,6 +220,47 @@ def _stay(sandbox: Sandbox, folder: Path) -> int:
     raise SandboxError(f"{' and '.join(ended)} ended by itself{full}; see {log}\n{last_lines(log)}")
 
 
+def _stay_with_cluster(folder: Path) -> int:
+    """Wait until a signal, which is raised here, or until none of its processes is left; say which one ends."""
+    from pyspark_pravega.sandbox import data, state
+
+    gone: set[str] = set()
+    warned = False
+    while (running := state.load(folder)) is not None:
+        ended = {*running.ended()}
+        for name in sorted(ended - gone):
+            _say(f"{name} has ended; start it again with: pravega-spark sandbox restart {name}")
+        for name in sorted(gone - ended):
+            _say(f"{name} runs again")
+        gone = ended
+        if gone == running.servers.keys():
+            raise SandboxError(f"all processes of the cluster have ended by themselves; see the logs in {folder}")
+        if not warned and (full := data.full_disk(folder)):
+            warned = True
+            _say(f"no more is written{full}: make room")
+        time.sleep(_CLUSTER_POLL_S)
+    _say("stopped by another process")
+    return 0
+
+
+def _kill(args: argparse.Namespace) -> int:
+    from pyspark_pravega.sandbox.cluster import kill
+
+    kill(_folder(args), args.names)
+    _say(f"killed {' and '.join(args.names)}; start again with: {_command('restart', args)} {' '.join(args.names)}")
+    return 0
+
+
+def _restart(args: argparse.Namespace) -> int:
+    from pyspark_pravega.sandbox.cluster import restart
+
+    began = time.monotonic()
+    with signals_interrupt():
+        restart(_folder(args), args.names)
+    _say(f"{' and '.join(args.names)} answered after {time.monotonic() - began:.0f} s")
+    return 0
+
+
 def _status(args: argparse.Namespace) -> int:
     from pyspark_pravega.sandbox import data
     from pyspark_pravega.sandbox.state import Health, load
@@ -184,7 +268,7 @@ def _status(args: argparse.Namespace) -> int:
     folder = _folder(args)
     sandbox = load(folder)
     health = sandbox.health() if sandbox else Health.NOT_RUNNING
-    if sandbox is None or health is not Health.RUNNING:
+    if sandbox is None or not sandbox.usable():
         words = f"the sandbox in {folder} is {health.value}"
         if sandbox and health is Health.BROKEN:
             full = data.full_disk(folder) if sandbox.durable else ""
@@ -196,8 +280,24 @@ def _status(args: argparse.Namespace) -> int:
         return NOT_RUNNING
     if args.env:
         print(_exports(sandbox.environment()))
-        return 0
-    print(f"the sandbox in {folder} is running")
+    elif sandbox.cluster:
+        from pyspark_pravega.sandbox.cluster import summary, table
+
+        print(f"the sandbox in {folder} is {health.value}: {summary(sandbox)}")
+        _tell(sandbox, folder)
+        for line in table(folder, sandbox):
+            print(f"  {line}")
+    else:
+        print(f"the sandbox in {folder} is running")
+        _tell(sandbox, folder)
+        for name, process in sandbox.servers.items():
+            print(f"  {name:<16} process {process.pid}, {_megabytes(process.resident_bytes())} of memory")
+    return 0 if health is Health.RUNNING else NOT_RUNNING
+
+
+def _tell(sandbox: State, folder: Path) -> None:
+    from pyspark_pravega.sandbox import data
+
     print(f"  version          Pravega {sandbox.pravega}")
     print(f"  controller       {sandbox.controller_uri}")
     print(f"  schema registry  {sandbox.schema_registry_uri}")
@@ -210,9 +310,6 @@ def _status(args: argparse.Namespace) -> int:
         print(f"  data             {used} in {folder / data.DATA}, {free} are free{data.full_disk(folder)}")
     else:
         print("  data             in memory")
-    for name, process in sandbox.servers.items():
-        print(f"  {name:<16} process {process.pid}, {_megabytes(process.resident_bytes())} of memory")
-    return 0
 
 
 def _stop(args: argparse.Namespace) -> int:
@@ -233,14 +330,17 @@ def _end(sandbox: State, folder: Path) -> None:
     from pyspark_pravega.sandbox import folders, state
     from pyspark_pravega.sandbox.processes import STOP_GRACE_S, end
 
-    # Forgotten first: a `start` in the foreground then sees that its servers were stopped and didn't die.
-    state.forget(folder)
-    try:
-        end(list(sandbox.servers.values()), grace_s=STOP_GRACE_S)
-    except BaseException:
-        sandbox.save()
-        raise
-    folders.clean(folder)
+    # Nobody starts one of its processes again meanwhile, or they are among these.
+    with state.changing(folder) as running:
+        sandbox = running or sandbox
+        # Forgotten first: a `start` in the foreground then sees that its servers were stopped and didn't die.
+        state.forget(folder)
+        try:
+            end(list(sandbox.servers.values()), grace_s=STOP_GRACE_S)
+        except BaseException:
+            sandbox.save()
+            raise
+        folders.clean(folder)
 
 
 def _wipe(args: argparse.Namespace) -> int:
@@ -261,14 +361,13 @@ def _wipe(args: argparse.Namespace) -> int:
 
 
 def _logs(args: argparse.Namespace) -> int:
-    from pyspark_pravega.sandbox import state
-
     folder = _folder(args)
     if args.n < 0:
         raise SandboxError(f"-n must be a number of lines, not {args.n}")
-    files = [path for name in (state.PRAVEGA_LOG, state.REGISTRY_LOG) if (path := folder / name).exists()]
+    files = sorted(path for path in folder.glob("*.log") if not args.names or path.stem in args.names)
     if not files:
-        raise SandboxError(f"{folder} holds no logs: no sandbox was started there yet")
+        whose = f" of {' and '.join(args.names)}" if args.names else ""
+        raise SandboxError(f"{folder} holds no logs{whose}: no sandbox was started there yet")
     opened: list[tuple[Path, IO[str]]] = []
     try:
         for path in files:

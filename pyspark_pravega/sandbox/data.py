@@ -21,7 +21,7 @@ RESERVE_BYTES = 128 << 20
 _LAYOUT = 1
 """Changes when data can't be used any more as it was laid out before."""
 _ABOUT = "about.json"
-_ABLE = ("0.12", "0.13")
+ABLE = ("0.12", "0.13")
 """Versions of Pravega of which it was tried."""
 
 
@@ -33,6 +33,8 @@ class About:
     """The version of Pravega that wrote it."""
     whole: bool = False
     """Whether the servers have answered once. What a first start that was killed leaves is of no use to anybody."""
+    cluster: bool = False
+    """Whether it is of a cluster of processes, and not of one that has all servers."""
     ports: Mapping[str, int] = field(default_factory=dict)
     """Where the servers listened last: what listens there to port."""
     layout: int = _LAYOUT
@@ -56,28 +58,38 @@ def check_version(pravega: str) -> None:
     Raises:
         SandboxError: it is one.
     """
-    if pravega not in _ABLE:
+    if pravega not in ABLE:
         raise SandboxError(
-            f"a sandbox of Pravega {pravega} can't keep its data: take Pravega {' or '.join(_ABLE)}, or have the data "
+            f"a sandbox of Pravega {pravega} can't keep its data: take Pravega {' or '.join(ABLE)}, or have the data "
             "in memory with --in-memory (in Python without `durable`)"
         )
 
 
-def prepare(folder: Path, pravega: str) -> About:
+def prepare(folder: Path, pravega: str, *, cluster: bool = False) -> About:
     """Have a place for data: what is kept there already, or a new one.
 
     Args:
         folder: the sandbox's, which exists.
         pravega: the version of Pravega that shall use it.
+        cluster: whether a cluster of processes shall use it.
 
     Returns:
         What is known of it.
 
     Raises:
-        SandboxError: another version wrote it, or it is laid out in another way; the disk is full.
+        SandboxError: another version wrote it, or another kind of sandbox, or it is laid out in another way; the disk
+            is full.
     """
     about = load(folder)
     if about and about.whole:
+        if about.cluster != cluster:
+            kinds = ("a sandbox in one process", "a cluster")
+            how = "with --stores and --controllers" if about.cluster else "without --stores and --controllers"
+            raise SandboxError(
+                f"the data in {folder / DATA} is of {kinds[about.cluster]}, and not of {kinds[cluster]}: start it "
+                f"{how}, take another --data-dir, or remove the data with "
+                f"`pravega-spark sandbox wipe --data-dir {folder}`"
+            )
         if about.pravega != pravega:
             raise SandboxError(
                 f"the data in {folder / DATA} is of Pravega {about.pravega}, and not of {pravega}: start that one "
@@ -95,7 +107,7 @@ def prepare(folder: Path, pravega: str) -> About:
         )
     if about is None:
         (folder / DATA).mkdir(mode=0o700)
-        about = About(pravega=pravega)
+        about = About(pravega=pravega, cluster=cluster)
         about.save(folder)
     return about
 
@@ -170,14 +182,15 @@ def wipe(folder: Path) -> int:
     return size
 
 
-def used_bytes(folder: Path) -> int:
+def used_bytes(folder: Path, part: str = "") -> int:
     """How much of the disk the data takes, in bytes.
 
     Args:
         folder: the sandbox's.
+        part: of the folder with this name in it only.
     """
     size = 0
-    for parent, _, names in os.walk(folder / DATA):
+    for parent, _, names in os.walk(folder / DATA / part):
         for name in names:
             try:
                 # Blocks, not the length: the journal's files have holes.

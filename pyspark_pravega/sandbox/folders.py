@@ -123,7 +123,8 @@ def clean(path: Path) -> None:
     """
     state.forget(path)
     secured.forget(path)
-    shutil.rmtree(path / "tmp", ignore_errors=True)
+    for folder in ("tmp", state.CLUSTER_SETTINGS):
+        shutil.rmtree(path / folder, ignore_errors=True)
     for settings in (state.PRAVEGA_SETTINGS, state.REGISTRY_SETTINGS, *state.DURABLE_SETTINGS):
         (path / settings).unlink(missing_ok=True)
 

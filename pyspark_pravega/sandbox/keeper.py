@@ -1,9 +1,9 @@
 """Runs one command, and ends it when the process that wanted it is gone, however that one died.
 
-Started as a script of its own (`python -I -S keeper.py PARENT_PID COMMAND...`), so it imports nothing of this
-package. Its protocol: standard input is a pipe from the parent, whose end means that the parent is gone, and on
-which `d` means that the command shall live on without it; the command's process id is the one line it writes to
-standard output; the command itself writes to what is standard error here.
+Started as a script of its own (`python -I -S keeper.py PARENT_PID[,OWNER_PID] COMMAND...`), so it imports nothing of
+this package. Its protocol: standard input is a pipe from the parent, whose end means that the parent is gone, and on
+which `d` means that the command shall live on without it, until the owner is gone, if there is one; the command's
+process id is the one line it writes to standard output; the command itself writes to what is standard error here.
 
 A process of its own does what `prctl(PR_SET_PDEATHSIG)` in the parent can't: that signal comes when the *thread*
 that made the child ends, and setting it needs a fork hook, which isn't safe in a process with threads.
@@ -17,6 +17,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 
 _GRACE_S = 5.0
@@ -24,18 +25,21 @@ _POLL_S = 0.2
 _PR_SET_PDEATHSIG = 1
 
 
-def main(parent: int, command: Sequence[str]) -> int:
+def main(parent: int, command: Sequence[str], owner: int | None = None) -> int:
     """Run a command until it ends or its parent does.
 
     Args:
         parent: process id of the process that started this one.
         command: program and arguments.
+        owner: process id of the one whose end it is to have when its parent has let it go.
 
     Returns:
         The command's exit code; 128 + n when signal n ended it, 127 when it couldn't be run.
     """
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, _leave)
+    # Opened before the command runs: the parent then looks whether the owner still is who it was.
+    owner_file = os.pidfd_open(owner) if owner is not None and sys.platform == "linux" else None
     try:
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=sys.stderr, preexec_fn=_dies_with(os.getpid())
@@ -47,7 +51,7 @@ def main(parent: int, command: Sequence[str]) -> int:
         os.write(1, f"{child.pid}\n".encode())
         os.close(1)
         if _watch(child, parent):
-            child.wait()
+            _stay(child, owner, owner_file)
     finally:
         _end(child)
     code = child.returncode
@@ -64,6 +68,22 @@ def _watch(child: subprocess.Popen[bytes], parent: int) -> bool:
         if gone:
             break
     return False
+
+
+def _stay(child: subprocess.Popen[bytes], owner: int | None, owner_file: int | None) -> None:
+    """Wait for the child's end, or the owner's."""
+    if owner is None:
+        child.wait()
+    while child.poll() is None:
+        if owner_file is not None:
+            if select.select([owner_file], [], [], _POLL_S)[0]:
+                return
+        else:
+            try:
+                os.kill(owner or 0, 0)
+            except ProcessLookupError:
+                return
+            time.sleep(_POLL_S)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -96,4 +116,5 @@ def _leave(number: int, frame: object) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2:]))
+    pids = [int(pid) for pid in sys.argv[1].split(",")]
+    sys.exit(main(pids[0], sys.argv[2:], *pids[1:]))

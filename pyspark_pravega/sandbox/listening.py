@@ -3,35 +3,36 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pyspark_pravega.sandbox import readiness
 from pyspark_pravega.sandbox.java import Ports
 from pyspark_pravega.sandbox.ports import free_ports, is_free
 from pyspark_pravega.sandbox.readiness import Access, Check
 from pyspark_pravega.sandbox.security import Secured
-from pyspark_pravega.security import Tls
+from pyspark_pravega.sandbox.state import State
+from pyspark_pravega.security import PasswordCredentials, Tls
 
-_NAMES = ("zookeeper", "segment_store", "controller", "registry")
+NAMES = ("zookeeper", "segment_store", "controller", "registry")
 _LINGER_S, _POLL_S = 2.0, 0.05
-_DURABLE_NAMES = (*_NAMES, "bookie", "controller_rest")
+DURABLE_NAMES = (*NAMES, "bookie", "controller_rest")
 
 
-def choose(given: Mapping[str, int | None], former: Mapping[str, int], *, durable: bool) -> Ports:
+def choose(names: Iterable[str], given: Mapping[str, int | None], former: Mapping[str, int]) -> dict[str, int]:
     """Choose ports: those that are given, else those of the last start where they are free, else any free ones.
 
     Args:
-        given: of the controller and the registry; a free port where None.
+        names: what shall listen.
+        given: ports that are settled; not those that are None.
         former: what listened there to port; empty where there was no start before.
-        durable: whether it is for a Pravega that keeps its data.
 
     Returns:
-        Different ports; another process may take one before they are used.
+        Name to port, each another one; another process may take one before they are used.
 
     Raises:
         SandboxError: hardly any port is free.
     """
-    names = _DURABLE_NAMES if durable else _NAMES
+    names = list(names)
     chosen = {name: port for name, port in given.items() if port is not None}
     for name in names:
         port = former.get(name)
@@ -39,7 +40,7 @@ def choose(given: Mapping[str, int | None], former: Mapping[str, int], *, durabl
             chosen[name] = port
     missing = [name for name in names if name not in chosen]
     chosen |= zip(missing, free_ports(len(missing), besides=chosen.values()), strict=True)
-    return Ports(**chosen)
+    return chosen
 
 
 def _becomes_free(port: int) -> bool:
@@ -59,6 +60,21 @@ def access_to(secured: Secured) -> Access:
     return Access(
         credentials=secured.authentication.servers if secured.authentication else None,
         tls=Tls(ca=str(secured.encryption.ca)) if secured.encryption else None,
+    )
+
+
+def access_of(running: State) -> Access:
+    """How to get in.
+
+    Args:
+        running: a sandbox that runs.
+    """
+    named = running.username is not None and running.password is not None
+    return Access(
+        credentials=PasswordCredentials(username=running.username or "", password=running.password or "")
+        if named
+        else None,
+        tls=Tls(ca=running.tls_ca) if running.tls_ca else None,
     )
 
 

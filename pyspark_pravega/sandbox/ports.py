@@ -7,7 +7,7 @@ import random
 import socket
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -85,6 +85,27 @@ def is_free(port: int) -> bool:
     except OSError:
         pass
     return True
+
+
+def require_free(given: Mapping[str, int | None]) -> None:
+    """Refuse ports that can't be had.
+
+    Args:
+        given: argument to port; None where it isn't given.
+
+    Raises:
+        SandboxError: two are the same, or one is taken, or is none.
+    """
+    ports = [port for port in given.values() if port is not None]
+    if len(ports) != len(set(ports)):
+        raise SandboxError(f"{' and '.join(given)} are both {ports[0]}: they must differ")
+    for argument, port in given.items():
+        if port is None:
+            continue
+        if not 0 < port < 65536:
+            raise SandboxError(f"{argument} must be between 1 and 65535, not {port}")
+        if not is_free(port):
+            raise SandboxError(f"{argument} {port} is taken: end what listens there, or choose another port")
 
 
 def listeners(ports: Iterable[int], pid: int) -> dict[int, Listener]:

@@ -113,6 +113,7 @@ class Kept:
         folder: Path,
         environment: Mapping[str, str],
         held_files: Sequence[int] = (),
+        owner: ProcessId | None = None,
     ) -> None:
         """Start it.
 
@@ -122,14 +123,16 @@ class Kept:
             folder: its working folder.
             environment: all of its environment.
             held_files: descriptors of files that stay open until it has ended, as of a lock.
+            owner: the process with which it ends when this one has released it; None: with none.
 
         Raises:
-            SandboxError: it couldn't be started.
+            SandboxError: it couldn't be started, or its owner is gone.
         """
         if not sys.executable:
             raise SandboxError("the sandbox can't tell which Python this is (sys.executable is empty)")
+        pids = [os.getpid(), *([owner.pid] if owner else [])]
         self._keeper = subprocess.Popen(
-            [sys.executable, "-I", "-S", str(_KEEPER), str(os.getpid()), *command],
+            [sys.executable, "-I", "-S", str(_KEEPER), ",".join(map(str, pids)), *command],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output,
             cwd=folder, env=dict(environment), start_new_session=True, pass_fds=held_files,
         )  # fmt: skip
@@ -143,6 +146,9 @@ class Kept:
         if not line:
             self.stop(grace_s=0.0)
             raise SandboxError(f"{command[0]} couldn't be started")
+        if owner and not owner.alive():
+            self.stop(grace_s=0.0)
+            raise SandboxError(f"process {owner.pid}, with which it was to end, is gone")
 
     @property
     def output(self) -> IO[bytes]:

@@ -132,7 +132,9 @@ def registry_answers(port: int, access: Access = _PLAIN) -> str | None:
     return None
 
 
-def await_ready(name: str, process: Kept, log: Path, checks: Mapping[int, Check | None], deadline: float) -> None:
+def await_ready(
+    name: str, process: Kept, log: Path, checks: Mapping[int, Check | None], deadline: float, *, since: int = 0
+) -> None:
     """Wait until a server answers.
 
     Args:
@@ -141,6 +143,7 @@ def await_ready(name: str, process: Kept, log: Path, checks: Mapping[int, Check 
         log: what it writes.
         checks: each of its ports, and what to ask there; None: it's enough that nobody else listens.
         deadline: when to give up, on the clock of `time.monotonic`.
+        since: how long the log was when the process began, in bytes.
 
     Raises:
         PortTakenError: it couldn't get one of its ports.
@@ -150,7 +153,7 @@ def await_ready(name: str, process: Kept, log: Path, checks: Mapping[int, Check 
     reason: str | None = "it was not asked yet"
     while pending:
         if process.exit_code() is not None:
-            if _BIND_FAILURE.search(_text(log)):
+            if _BIND_FAILURE.search(_text(log, since)):
                 raise PortTakenError(f"{name} couldn't listen: one of the ports {sorted(checks)} is taken")
             raise SandboxError(
                 f"{name} ended while starting, with exit code {process.exit_code()}; see {log}\n{last_lines(log)}"
@@ -159,7 +162,7 @@ def await_ready(name: str, process: Kept, log: Path, checks: Mapping[int, Check 
         for port in checks:
             if listening[port] is Listener.ANOTHER:
                 raise PortTakenError(f"{name} couldn't listen on port {port}: another process does")
-        if _BIND_FAILURE.search(_text(log)):
+        if _BIND_FAILURE.search(_text(log, since)):
             raise PortTakenError(f"{name} couldn't listen: one of the ports {sorted(checks)} is taken")
         port, check = next(iter(pending.items()))
         if listening[port] is Listener.NOBODY:
@@ -190,8 +193,10 @@ def last_lines(log: Path, count: int = _LAST_LINES) -> str:
     return "\n".join(f"  {line}" for line in lines[-count:])
 
 
-def _text(log: Path) -> str:
+def _text(log: Path, since: int = 0) -> str:
     try:
-        return log.read_text(errors="replace")
+        with log.open("rb") as file:
+            file.seek(since)
+            return file.read().decode(errors="replace")
     except OSError:
         return ""

@@ -17,7 +17,7 @@ _announcements: set[tuple[int, str]] = set()
 def running() -> state.State | None:
     """The sandbox that was started from the command line without naming a folder; None when it doesn't run."""
     sandbox = state.load(places.state_folder())
-    return sandbox if sandbox is not None and sandbox.health() is state.Health.RUNNING else None
+    return sandbox if sandbox is not None and sandbox.usable() else None
 
 
 def variables(program: str) -> Mapping[str, str]:

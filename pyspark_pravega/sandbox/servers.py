@@ -14,10 +14,10 @@ from pyspark_pravega.sandbox import data, folders, listening, readiness, state
 from pyspark_pravega.sandbox.files import bundles, releases
 from pyspark_pravega.sandbox.folders import Claim
 from pyspark_pravega.sandbox.java import DEFAULT_TTL_S, LOOPBACK, MAX_TTL_S, Launch, Ports, durable, jvm
-from pyspark_pravega.sandbox.ports import is_free
+from pyspark_pravega.sandbox.ports import require_free
 from pyspark_pravega.sandbox.processes import STOP_GRACE_S, Kept, ProcessId, end
 from pyspark_pravega.sandbox.readiness import PortTakenError
-from pyspark_pravega.sandbox.security import USERNAME, Account, Authority, Secured, passwords_of, secured
+from pyspark_pravega.sandbox.security import USERNAME, Account, Authority, passwords_of, secured
 from pyspark_pravega.sandbox.state import State
 
 _ATTEMPTS = 5
@@ -129,7 +129,7 @@ class Sandbox:
         self._owner = os.getpid()
         try:
             self._claim = folders.claim(self._given_dir)
-            self._require_given_ports()
+            require_free(self._given_ports)
             former = data.prepare(self._claim.path, self._pravega).ports if self._durable else {}
             jars, registry_jars = bundles.fetch_all(releases.servers(self._pravega), cache=self._cache)
             for attempt in range(1, _ATTEMPTS + 1):
@@ -138,7 +138,7 @@ class Sandbox:
                     break
                 except PortTakenError:
                     self._end_servers()
-                    self._require_given_ports()
+                    require_free(self._given_ports)
                     if attempt == _ATTEMPTS:
                         raise
         except OSError as error:
@@ -293,13 +293,11 @@ class Sandbox:
         self.stop()
 
     def _start(self, folder: Path, jars: Path, registry_jars: Path, former: Mapping[str, int]) -> None:
-        security = self._secure(folder)
+        security = secured.renewed(folder, self._accounts, self._passwords, self._token_ttl_s, self._authority)
         access = listening.access_to(security)
-        ports = listening.choose(
-            {"controller": self._given_ports["controller_port"], "registry": self._given_ports["registry_port"]},
-            former,
-            durable=self._durable,
-        )
+        names = listening.DURABLE_NAMES if self._durable else listening.NAMES
+        given = {"controller": self._given_ports["controller_port"], "registry": self._given_ports["registry_port"]}
+        ports = Ports(**listening.choose(names, given, former))
         deadline = time.monotonic() + self._timeout_s
         launch = (durable if self._durable else jvm).pravega(
             jars, folder, ports, heap=self._heap, log_level=self._log_level, secured=security,
@@ -310,8 +308,9 @@ class Sandbox:
         checks = listening.pravega_checks(ports, access)
         readiness.await_ready("pravega", self._servers["pravega"], log, checks, deadline)
         launch = jvm.registry(
-            registry_jars, folder, ports, heap=self._registry_heap, log_level=self._log_level, secured=security
-        )
+            registry_jars, folder, ports.registry, [ports.controller],
+            heap=self._registry_heap, log_level=self._log_level, secured=security,
+        )  # fmt: skip
         log = folder / state.REGISTRY_LOG
         self._launch("schema-registry", launch, log, ports)
         checks = listening.registry_checks(ports, access)
@@ -319,20 +318,6 @@ class Sandbox:
         if self._durable:
             data.About(pravega=self._pravega, whole=True, ports=ports.taken()).save(folder)
         self._note(folder, ports, ready=True)
-
-    def _secure(self, folder: Path) -> Secured:
-        """Make keys and passwords anew, also for a second try of a start."""
-        secured.forget(folder)
-        if not (self._accounts or self._authority):
-            return Secured(authentication=None, encryption=None)
-        place = secured.folder_of(folder)
-        place.mkdir(mode=0o700)
-        asking = encrypted = None
-        if self._accounts:
-            asking = secured.authentication(place, self._accounts, self._passwords, self._token_ttl_s)
-        if self._authority:
-            encrypted = secured.encryption(place, self._authority)
-        return Secured(authentication=asking, encryption=encrypted)
 
     def _launch(self, name: str, launch: Launch, log: Path, ports: Ports) -> None:
         # At the log's end, wherever that is: others may write to it, or cut it.
@@ -362,18 +347,6 @@ class Sandbox:
         if self._state is None:
             raise SandboxError("this sandbox isn't running: use it in a `with` block, or call start() first")
         return self._state
-
-    def _require_given_ports(self) -> None:
-        ports = [port for port in self._given_ports.values() if port is not None]
-        if len(ports) != len(set(ports)):
-            raise SandboxError(f"controller_port and registry_port are both {ports[0]}: they must differ")
-        for argument, port in self._given_ports.items():
-            if port is None:
-                continue
-            if not 0 < port < 65536:
-                raise SandboxError(f"{argument} must be between 1 and 65535, not {port}")
-            if not is_free(port):
-                raise SandboxError(f"{argument} {port} is taken: end what listens there, or choose another port")
 
     def _end_servers(self) -> None:
         servers, self._servers, self._state = self._servers, {}, None

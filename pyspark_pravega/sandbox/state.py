@@ -5,6 +5,8 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -14,12 +16,14 @@ from pyspark_pravega.sandbox.processes import ProcessId
 from pyspark_pravega.sandbox.security import write_private
 
 STATE_FILE = "sandbox.json"
-_LOCK_FILE = "lock"
+_LOCK_FILE, _CHANGES_FILE = "lock", "changes"
 _VERSION = 1
 PRAVEGA_LOG = "pravega.log"
 REGISTRY_LOG = "schema-registry.log"
 PRAVEGA_SETTINGS = "pravega.properties"
 REGISTRY_SETTINGS = "schema-registry.properties"
+CLUSTER_SETTINGS = "settings"
+"""A folder with those of a cluster."""
 DURABLE_SETTINGS = ("zookeeper.properties", "bookie.properties", "segment-store.properties", "controller.properties")
 """Those of a Pravega that keeps its data."""
 
@@ -58,6 +62,10 @@ class State:
     password: str | None = field(default=None, repr=False)
     durable: bool = False
     """Whether its data is kept in the folder. In sandboxes of older versions of this package it never was."""
+    cluster: bool = False
+    """Whether each server is a process of its own, and there are several of some."""
+    owner: ProcessId | None = None
+    """The process with which a cluster's processes end; None: with none."""
     tls_ca: str | None = None
     """A PEM file with the certificate of the authority to trust; None: it speaks without TLS."""
 
@@ -67,12 +75,20 @@ class State:
         Returns:
             How the sandbox is now.
         """
-        living = [process.alive() for process in self.servers.values()]
-        if not any(living):
+        living = {name for name, process in self.servers.items() if process.alive()}
+        if not living:
             return Health.NOT_RUNNING
         if not self.ready:
             return Health.STARTING
-        return Health.RUNNING if all(living) else Health.BROKEN
+        if self.cluster:
+            # One of each kind is enough: the others are there for when one fails.
+            return Health.RUNNING if {*map(role, living)} == {*map(role, self.servers)} else Health.BROKEN
+        return Health.RUNNING if living == self.servers.keys() else Health.BROKEN
+
+    def usable(self) -> bool:
+        """Whether programs shall use it: also a cluster that lacks all servers of a kind, which may come back."""
+        health = self.health()
+        return health is Health.RUNNING or (self.cluster and health is Health.BROKEN)
 
     def ended(self) -> list[str]:
         """The servers that aren't there any more.
@@ -115,6 +131,15 @@ class State:
         write_private(file.with_suffix(".draft"), text).replace(file)
 
 
+def role(name: str) -> str:
+    """What kind of server one is.
+
+    Args:
+        name: such as `controller-1`.
+    """
+    return name.rstrip("-0123456789")
+
+
 def load(data_dir: Path) -> State | None:
     """Read a state file.
 
@@ -129,6 +154,8 @@ def load(data_dir: Path) -> State | None:
         if content.pop("version") != _VERSION:
             return None
         content["servers"] = {name: ProcessId(**process) for name, process in content["servers"].items()}
+        if owner := content.get("owner"):
+            content["owner"] = ProcessId(**owner)
         return State(**{**content, "data_dir": str(data_dir)})
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
@@ -141,6 +168,21 @@ def forget(data_dir: Path) -> None:
         data_dir: the sandbox's folder.
     """
     (data_dir / STATE_FILE).unlink(missing_ok=True)
+
+
+@contextmanager
+def changing(data_dir: Path) -> Iterator[State | None]:
+    """Change what runs of a cluster, while nobody else does.
+
+    Args:
+        data_dir: the sandbox's folder, which must exist.
+
+    Yields:
+        Its state.
+    """
+    with os.fdopen(os.open(data_dir / _CHANGES_FILE, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield load(data_dir)
 
 
 def lock(data_dir: Path) -> IO[str] | None:

@@ -1,4 +1,4 @@
-"""Java for the sandbox: `jvm` makes command lines, `changed` a jar of the servers' classes that are written anew.
+"""Java for the sandbox: `jvm` makes command lines, `parts` settings, `changed` a jar of classes that are written anew.
 
 It uses `sandbox.places`, `sandbox.state` and `sandbox.security`.
 """

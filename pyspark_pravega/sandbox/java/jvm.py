@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -139,16 +139,26 @@ def pravega(
 
 
 def registry(
-    jars: Path, folder: Path, ports: Ports, *, heap: str, log_level: str, secured: Secured | None = None
+    jars: Path,
+    folder: Path,
+    port: int,
+    controllers: Sequence[int],
+    *,
+    heap: str,
+    log_level: str,
+    more: Sequence[str] = (),
+    secured: Secured | None = None,
 ) -> Launch:
     """How to start the schema registry, which keeps its data in that Pravega; writes its configuration file.
 
     Args:
         jars: the folder of its jars.
         folder: where its configuration and temporary files go.
-        ports: where it shall listen, and where the controller does.
+        port: where it shall listen.
+        controllers: where the controllers do.
         heap: the heap's size, as in `-Xmx`.
         log_level: WARN, INFO, DEBUG ...
+        more: more of Java's options.
         secured: what authentication and TLS need.
 
     Returns:
@@ -158,11 +168,9 @@ def registry(
     asking = secured.authentication if secured else None
     settings: dict[str, object] = {
         "schemaRegistry.store.type.name": "Pravega",
-        "schemaRegistry.store.pravega.controller.connect.uri": (
-            f"{'tls' if encrypted else 'tcp'}://{LOOPBACK}:{ports.controller}"
-        ),
+        "schemaRegistry.store.pravega.controller.connect.uri": controller_uri(controllers, tls=encrypted is not None),
         "schemaRegistry.service.rest.published.host.nameOrIp": LOOPBACK,
-        "schemaRegistry.service.rest.listener.port": ports.registry,
+        "schemaRegistry.service.rest.listener.port": port,
     }
     if asking:
         method, _, token = asking.servers.authorization().partition(" ")
@@ -183,7 +191,7 @@ def registry(
     file = write_settings(folder / state.REGISTRY_SETTINGS, settings)
     properties = {"conf.file": str(file)}
     main = "io.pravega.schemaregistry.service.Main"
-    return launch([jars], folder, [main], properties, [f"-Xmx{heap}"], log_level)
+    return launch([jars], folder, [main], properties, [f"-Xmx{heap}", *more], log_level)
 
 
 def _pravega_authentication(asking: Authentication) -> dict[str, object]:
@@ -228,6 +236,28 @@ def size_of(heap: str) -> int:
         heap: as in `-Xmx`.
     """
     return int(heap[:-1]) << {"k": 10, "m": 20, "g": 30}[heap[-1].lower()]
+
+
+def pravega_classes(jars: Path, folder: Path) -> list[Path]:
+    """The class path of Pravega's own servers and of those that they need, as `launch` takes it.
+
+    Args:
+        jars: the folder of Pravega's jars.
+        folder: the sandbox's.
+    """
+    # These two have classes, too: those that BookKeeper's jars need of them.
+    more = [*sorted(jars.glob("circe-checksum-*.nar")), *sorted(jars.glob("cpu-affinity-*.nar"))]
+    return [changed.class_jar(jars, temporary(folder)), *more, jars]
+
+
+def controller_uri(ports: Sequence[int], *, tls: bool) -> str:
+    """Where controllers are.
+
+    Args:
+        ports: where they listen.
+        tls: whether they speak TLS.
+    """
+    return f"{'tls' if tls else 'tcp'}://" + ",".join(f"{LOOPBACK}:{port}" for port in ports)
 
 
 def temporary(folder: Path) -> Path:
@@ -276,6 +306,15 @@ def launch(
     # Sorted, as the order of a `*` class path is the file system's; in the environment, to keep process lists legible.
     *before, jars = entries
     class_path = os.pathsep.join(map(str, [*before, *sorted(jars.glob("*.jar"))]))
-    # Pravega's client, which both servers hold, would take a user's credentials from there for its own.
+    return Launch(command=command, environment=environment(class_path))
+
+
+def environment(class_path: str) -> dict[str, str]:
+    """The environment of a server.
+
+    Args:
+        class_path: where Java finds classes.
+    """
+    # Pravega's client, which the servers hold, would take a user's credentials from there for its own.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("pravega_client_")}
-    return Launch(command=command, environment={**inherited, "CLASSPATH": class_path})
+    return {**inherited, "CLASSPATH": class_path}

@@ -101,6 +101,32 @@ def write_private(file: Path, content: str | bytes) -> Path:
     return file
 
 
+def renewed(
+    data_dir: Path,
+    users: list[Account],
+    passwords: dict[str, str],
+    token_ttl_s: int,
+    authority: Authority | None,
+) -> Secured:
+    """Write keys and passwords anew.
+
+    Args:
+        data_dir: the sandbox's folder.
+        users: the accounts; none where nobody is asked who they are.
+        passwords: username to password.
+        token_ttl_s: how long a delegation token is valid, in seconds.
+        authority: who signs certificates; None where it is spoken without TLS.
+    """
+    forget(data_dir)
+    asking = encrypted = None
+    if users or authority:
+        place = folder_of(data_dir)
+        place.mkdir(mode=0o700)
+        asking = authentication(place, users, passwords, token_ttl_s) if users else None
+        encrypted = encryption(place, authority) if authority else None
+    return Secured(authentication=asking, encryption=encrypted)
+
+
 def authentication(folder: Path, users: list[Account], passwords: dict[str, str], token_ttl_s: int) -> Authentication:
     """Write what authentication needs.
 
