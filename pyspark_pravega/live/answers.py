@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, is_dataclass
-from pathlib import Path
 from typing import Any
 
 from pyspark_pravega.client import Stream
@@ -21,6 +20,7 @@ from pyspark_pravega.live.rows import Wanted, changes, search
 from pyspark_pravega.live.sampling import Sampler, StreamLine
 from pyspark_pravega.live.tables import KeyCounts, LastRows, table_of
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.sql.checkpoints import Folder
 
 SORTS = ("table", "segments", "bytes", "rows", "version", "committed_at", "bytes_in", "events_in", "bytes_out")
 """What streams can be sorted by."""
@@ -32,12 +32,12 @@ _KEPT = 32
 class Answers:
     """Answers for one cluster. Safe for use by several threads; nothing happens unless somebody asks."""
 
-    def __init__(self, settings: Settings, checkpoints: Sequence[Path] = (), *, scope: str | None = None) -> None:
+    def __init__(self, settings: Settings, checkpoints: Sequence[Folder] = (), *, scope: str | None = None) -> None:
         """Begin to answer.
 
         Args:
             settings: the connection.
-            checkpoints: folders of streaming queries.
+            checkpoints: of streaming queries, or folders of some.
             scope: this scope's streams only.
         """
         self.settings, self.checkpoints = settings, tuple(checkpoints)

@@ -17,6 +17,7 @@ from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.live.answers import SORTS, Answers
 from pyspark_pravega.live.server import LiveServer
 from pyspark_pravega.live.top import show
+from pyspark_pravega.sql.checkpoints import Folder
 from pyspark_pravega.sql.commands import add_connection, resolve_settings
 from pyspark_pravega.sql.completion import completes_namespaces
 
@@ -95,27 +96,26 @@ def run_top(arguments: argparse.Namespace) -> int:
 def _add_what(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--checkpoint",
-        type=Path,
         action="append",
         default=[],
         metavar="FOLDER",
-        help="a streaming query's checkpointLocation, or a folder of some: shows what the query reads; repeatable",
+        help="a streaming query's checkpointLocation, or a folder of some, also s3a://..., hdfs://...: shows what the "
+        "query reads; repeatable",
     )
     add_connection(parser)
 
 
-def _folders(checkpoints: Sequence[Path]) -> Sequence[Path]:
+def _folders(checkpoints: Sequence[str]) -> Sequence[Folder]:
     """Folders of checkpoints, of which those that aren't there yet are waited for.
 
     Raises:
-        ConfigurationError: one is a file.
+        ConfigurationError: one is a file, or its file system doesn't answer.
     """
-    for folder in checkpoints:
-        if folder.exists() and not folder.is_dir():
-            raise ConfigurationError(f"{folder} is no folder: --checkpoint must be one of this machine")
-        if not folder.exists():
+    folders = [Folder.parse(checkpoint) for checkpoint in checkpoints]
+    for folder in folders:
+        if not folder.is_there():
             print(f"pravega-spark: {folder} isn't there yet: its queries are shown when it is", file=sys.stderr)
-    return checkpoints
+    return folders
 
 
 def _token(file: Path | None) -> str | None:

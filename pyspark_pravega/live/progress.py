@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 from pyspark_pravega.catalog.names import to_sql
@@ -17,6 +16,7 @@ from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.live.queries import QueryLine, SourceLag, query_lines
 from pyspark_pravega.live.rates import SLOW_S, recent_rate
 from pyspark_pravega.live.sampling import Sampler
+from pyspark_pravega.sql.checkpoints import Folder
 
 _LOOKED_S = 2.0
 _TARGETS_S = 10.0
@@ -97,13 +97,13 @@ def outlook(measures: Sequence[Measure], interval_s: float = 0.0) -> Outlook:
 class QueryWatch:
     """Looks at checkpoints when somebody asks, and remembers the lags. Safe for use by several threads."""
 
-    def __init__(self, client: Client, sampler: Sampler, checkpoints: Sequence[Path]) -> None:
+    def __init__(self, client: Client, sampler: Sampler, checkpoints: Sequence[Folder]) -> None:
         """Begin to watch.
 
         Args:
             client: the cluster.
             sampler: knows how much is written to streams.
-            checkpoints: folders of streaming queries.
+            checkpoints: of streaming queries, or folders of some.
         """
         self._client, self._sampler, self._checkpoints = client, sampler, tuple(checkpoints)
         self._lock = threading.Lock()

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 from statistics import median
+from typing import Any
 
 from pyspark_pravega.client import Client
 from pyspark_pravega.connector.stream import StreamFrontier, lag_of
-from pyspark_pravega.errors import ConfigurationError, PravegaError
-from pyspark_pravega.sql.lag import read_checkpoint
+from pyspark_pravega.errors import PravegaError
+from pyspark_pravega.sql.checkpoints import Committed, Folder, read_checkpoint
 
 _INTERVALS = 10
 
@@ -52,46 +51,41 @@ class QueryLine:
     """Why there is no lag."""
 
 
-def checkpoints_in(folders: Iterable[Path]) -> list[Path]:
-    """The checkpoints that folders are, or hold.
-
-    Args:
-        folders: each a checkpoint, or a folder of checkpoints.
-
-    Raises:
-        ConfigurationError: there is no such folder.
-    """
-    checkpoints: list[Path] = []
-    for folder in folders:
-        if not folder.is_dir():
-            raise ConfigurationError(f"there is no folder {folder}: --checkpoint must be one of this machine")
-        if _is_checkpoint(folder):
-            checkpoints.append(folder)
-        else:
-            checkpoints.extend(sorted(inner for inner in folder.iterdir() if _is_checkpoint(inner)))
-    return checkpoints
-
-
-def query_lines(client: Client, folders: Iterable[Path]) -> list[QueryLine]:
+def query_lines(client: Client, folders: Iterable[Folder]) -> list[QueryLine]:
     """How far queries are behind, now.
 
     Args:
         client: the cluster.
-        folders: as of `checkpoints_in`; those that are gone meanwhile are passed over.
+        folders: each a checkpoint, or a folder of checkpoints. Those that aren't there are passed over; one that can't
+            be looked at is told as a query.
     """
-    there = [folder for folder in folders if folder.is_dir()]
-    return [_line(client, folder) for folder in checkpoints_in(there)]
+    lines = []
+    for folder in folders:
+        try:
+            if folder.is_there():
+                inner = [folder] if folder.is_checkpoint() else [one for one in folder.folders() if one.is_checkpoint()]
+                lines += [_line(client, checkpoint) for checkpoint in inner]
+        except PravegaError as problem:
+            lines.append(_of(folder, error=str(problem)))
+    return lines
 
 
-def _line(client: Client, folder: Path) -> QueryLine:
-    batch: int | None = None
-    committed_at: int | None = None
-    sources: list[SourceLag] = []
-    error = None
+def _of(folder: Folder, **known: Any) -> QueryLine:
+    unknown = {"query": None, "batch": None, "committed_at": None, "interval_ms": None, "sources": (), "error": None}
+    return QueryLine(checkpoint=str(folder), name=folder.name, **{**unknown, **known})
+
+
+def _line(client: Client, folder: Folder) -> QueryLine:
+    known: dict[str, Any] = {"query": _query_id(folder)}
     try:
-        batch, offsets = read_checkpoint(folder)
-        committed_at = round((folder / "commits" / str(batch)).stat().st_mtime * 1000)
-        for offset in offsets:
+        committed = read_checkpoint(folder)
+        known |= {
+            "batch": committed.batch,
+            "committed_at": round(committed.times[committed.batch] * 1000),
+            "interval_ms": _interval_ms(committed),
+        }
+        sources: list[SourceLag] = []
+        for offset in committed.offsets:
             for stream, position in offset.items():
                 lags = lag_of(client, StreamFrontier(client, stream).behind(position).values())
                 sources.append(
@@ -103,38 +97,22 @@ def _line(client: Client, folder: Path) -> QueryLine:
                         begin=dict(position.cut),
                     )
                 )
+        known["sources"] = tuple(sources)
     except (PravegaError, OSError) as problem:
-        error = str(problem)
-    return QueryLine(
-        checkpoint=str(folder),
-        name=folder.name,
-        query=_query_id(folder),
-        batch=batch,
-        committed_at=committed_at,
-        interval_ms=_interval_ms(folder, batch),
-        sources=tuple(sources),
-        error=error,
-    )
+        known["error"] = str(problem)
+    return _of(folder, **known)
 
 
-def _interval_ms(folder: Path, batch: int | None) -> int | None:
-    if batch is None:
-        return None
-    times = []
-    for number in range(max(0, batch - _INTERVALS), batch + 1):
-        with suppress(OSError):
-            times.append((folder / "commits" / str(number)).stat().st_mtime)
+def _interval_ms(committed: Committed) -> int | None:
+    first = committed.batch - _INTERVALS
+    times = [at for batch, at in sorted(committed.times.items()) if first <= batch <= committed.batch]
     gaps = [after - before for before, after in pairwise(times)]
     return round(median(gaps) * 1000) if gaps else None
 
 
-def _is_checkpoint(folder: Path) -> bool:
-    return (folder / "offsets").is_dir() or (folder / "metadata").is_file()
-
-
-def _query_id(folder: Path) -> str | None:
+def _query_id(folder: Folder) -> str | None:
     try:
-        query_id = json.loads((folder / "metadata").read_text())["id"]
-    except (OSError, ValueError, KeyError, TypeError):
+        query_id = json.loads(folder.read("metadata"))["id"]
+    except (PravegaError, ValueError, KeyError, TypeError):
         return None
     return str(query_id)

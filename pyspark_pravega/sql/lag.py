@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
 
 from pyspark_pravega.client import Client
-from pyspark_pravega.connector.stream import SegmentLag, SourceOffset, StreamFrontier, lag_of, summary
-from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.connector.stream import SegmentLag, StreamFrontier, lag_of, summary
+from pyspark_pravega.sql.checkpoints import Folder, read_checkpoint
 from pyspark_pravega.sql.commands import add_connection, resolve_settings
 
 if TYPE_CHECKING:
@@ -28,7 +26,11 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
         description="Reads a streaming query's checkpoint, and tells what of its streams it hasn't committed yet. "
         "Example: pravega-spark lag /data/checkpoints/orders --json",
     )
-    lag.add_argument("checkpoint", metavar="CHECKPOINT", help="a query's checkpointLocation, on this machine")
+    lag.add_argument(
+        "checkpoint",
+        metavar="CHECKPOINT",
+        help="a query's checkpointLocation: a folder of this machine, or s3a://..., hdfs://...",
+    )
     lag.add_argument("--json", action="store_true", help="as JSON, a line for each stream")
     add_connection(lag)
     lag.set_defaults(run=run)
@@ -36,67 +38,21 @@ def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the lag of each stream that a checkpoint is about."""
-    batch, offsets = read_checkpoint(_folder(arguments.checkpoint))
+    committed = read_checkpoint(Folder.parse(arguments.checkpoint))
     with Client(resolve_settings(arguments).at_a_glance) as client:
         lags_by_stream = []
-        for offset in offsets:
+        for offset in committed.offsets:
             for stream, position in offset.items():
                 parts = StreamFrontier(client, stream).behind(position)
                 lags_by_stream.append((str(stream), lag_of(client, parts.values())))
     for name, lags in lags_by_stream:
         figures = summary(lags)
         if arguments.json:
-            print(json.dumps({"stream": name, "batch": batch, **{key: float(value) for key, value in figures.items()}}))
+            numbers = {key: float(value) for key, value in figures.items()}
+            print(json.dumps({"stream": name, "batch": committed.batch, **numbers}))
         else:
-            print(_table(name, batch, lags, figures))
+            print(_table(name, committed.batch, lags, figures))
     return 0
-
-
-def read_checkpoint(folder: Path) -> tuple[int, list[SourceOffset]]:
-    """What a streaming query has committed of Pravega's streams.
-
-    Args:
-        folder: the query's checkpoint.
-
-    Returns:
-        The number of the last micro-batch that the query has committed, and its end in each of its Pravega sources.
-
-    Raises:
-        ConfigurationError: it is no checkpoint, no batch has been committed, or no Pravega stream is in it.
-    """
-    if not (folder / "offsets").is_dir():
-        raise ConfigurationError(f"{folder} is no checkpoint of a streaming query: it has no folder offsets")
-    committed = _batches(folder / "commits")
-    if not committed:
-        raise ConfigurationError(f"the query of checkpoint {folder} has committed no micro-batch yet")
-    batch = max(committed & _batches(folder / "offsets"), default=-1)
-    if batch < 0:
-        raise ConfigurationError(f"checkpoint {folder} lacks the offsets of the micro-batches that it has committed")
-    # A version, a line of Spark's own, and then a line for each source.
-    lines = (folder / "offsets" / str(batch)).read_text().splitlines()[2:]
-    offsets = [SourceOffset.from_json(line) for line in lines if _is_ours(line)]
-    if not offsets:
-        raise ConfigurationError(f"the query of checkpoint {folder} reads no Pravega stream")
-    return batch, offsets
-
-
-def _folder(text: str) -> Path:
-    url = urlsplit(text)
-    if url.scheme not in ("", "file"):
-        raise ConfigurationError(f"the checkpoint must be a folder on this machine, not {text}: copy it here first")
-    return Path(unquote(url.path) if url.scheme else text)
-
-
-def _batches(folder: Path) -> set[int]:
-    return {int(file.name) for file in folder.iterdir() if file.name.isdecimal()} if folder.is_dir() else set()
-
-
-def _is_ours(line: str) -> bool:
-    try:
-        content = json.loads(line)
-    except ValueError:
-        return False
-    return isinstance(content, dict) and {"version", "streams"} <= content.keys()
 
 
 def _table(name: str, batch: int, lags: list[SegmentLag], figures: dict[str, str]) -> str:

@@ -15,7 +15,7 @@ from pyspark_pravega.connector.options import ReadOptions, canonical
 from pyspark_pravega.connector.stream.changes import ChangesOffset
 from pyspark_pravega.connector.stream.offsets import SourceOffset, StreamPosition
 from pyspark_pravega.errors import ConfigurationError
-from pyspark_pravega.sql.lag import read_checkpoint
+from pyspark_pravega.sql.checkpoints import Folder, read_checkpoint
 from pyspark_pravega.values import time_ms
 
 CHECKPOINTS = Path(__file__).parent / "checkpoints"
@@ -79,7 +79,8 @@ def test_what_is_no_offset_is_refused(text: str, words: str) -> None:
 @pytest.mark.parametrize("folder", sorted(CHECKPOINTS.iterdir()), ids=lambda folder: folder.name)
 def test_kept_checkpoints_open(folder: Path) -> None:
     expected = json.loads((folder / "expected.json").read_text())
-    batch, offsets = read_checkpoint(folder / "checkpoint")
+    committed = read_checkpoint(Folder.parse(str(folder / "checkpoint")))
+    batch, offsets = committed.batch, committed.offsets
     assert batch == expected["batch"]
     assert [{str(stream): dict(position.cut) for stream, position in offset.items()} for offset in offsets] == [
         {stream: {int(segment): at for segment, at in cut.items()} for stream, cut in streams.items()}
@@ -123,16 +124,46 @@ def test_an_offset_over_changes_of_a_later_version_is_refused() -> None:
 
 
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+    folder = Folder.parse(tmp_path.as_uri())
     with pytest.raises(ConfigurationError, match="no folder offsets"):
-        read_checkpoint(tmp_path)
+        read_checkpoint(folder)
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "0").write_text("v1\n{}\n{}\n")
     with pytest.raises(ConfigurationError, match="committed no micro-batch yet"):
-        read_checkpoint(tmp_path)
+        read_checkpoint(folder)
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "0").write_text("v1\n{}\n")
     with pytest.raises(ConfigurationError, match="reads no Pravega stream"):
-        read_checkpoint(tmp_path)
+        read_checkpoint(folder)
+    (tmp_path / "offsets" / "0").rename(tmp_path / "offsets" / "1")
+    with pytest.raises(ConfigurationError, match="lacks the offsets"):
+        read_checkpoint(folder)
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        (
+            "s3a://shop/c?endpoint_override=http://127.0.0.1:1",
+            "s3a://shop/c can't be read: When .*; set AWS_",
+        ),
+        ("s3://key:secret@shop/c", "s3://shop/c must be named without a password: set AWS_ACCESS_KEY_ID"),
+        ("hdfs://127.0.0.1:1/c", "hdfs://127.0.0.1:1/c can't be read: .*; set JAVA_HOME, HADOOP_HOME, and CLASSPATH"),
+        (
+            "ftp://me:secret@there/c",
+            "ftp://there/c can't be read: it must be a folder of this machine, or begin",
+        ),
+    ],
+)
+def test_a_file_system_that_cannot_be_asked_is_named(url: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without its user and password."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a password")
+    monkeypatch.delenv("HADOOP_HOME", raising=False)
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    with pytest.raises(ConfigurationError, match=words) as refused:
+        read_checkpoint(Folder.parse(url))
+    assert "secret" not in str(refused.value)
 
 
 def test_options_may_be_spelt_in_all_ways() -> None:

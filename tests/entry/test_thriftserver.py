@@ -138,6 +138,8 @@ def test_beeline(thrift: ThriftServer, tmp_path: Path) -> None:
     )
     assert beeline.stdout.splitlines()[-2:] == ["1\tone", "2\tNULL"]
     assert "[TABLE_OR_VIEW_NOT_FOUND] The table or view `nowhere`.`t` cannot be found" in beeline.stderr
+    assert beeline.stderr.count("TABLE_OR_VIEW_NOT_FOUND") == 1
+    assert "\tat " not in beeline.stderr
     assert beeline.returncode != 0
 
 
@@ -233,10 +235,28 @@ def test_an_error_reaches_the_client(thrift: ThriftServer) -> None:
         cursor.execute("CREATE TABLE wrong.t (id INT)")
         with pytest.raises(OperationalError) as error:
             cursor.execute("DELETE FROM wrong.t WHERE id = 1")
+        status = error.value.args[0].status
+        told = (
+            "Error running query: [PRAVEGA_UNSUPPORTED_OPERATION] "
+            'DELETE isn\'t possible on stream "wrong/t": events are only ever appended'
+        )
+        assert status.errorMessage.startswith(told)
+        assert status.sqlState == "0A000"
+        assert "PRAVEGA_UNSUPPORTED_OPERATION" not in status.errorMessage.removeprefix(told)
+        # Of a statement in the background the client asks for the error; one of Spark's, with its text in lines.
+        for statement, words in (
+            ("DELETE FROM wrong.t WHERE id = 1", told),
+            ("SELEC 1", "Error running query: [PARSE_SYNTAX_ERROR] Syntax error at or near 'SELEC'"),
+            ("SELECT raise_error('x')", "Error running query: [USER_RAISED_EXCEPTION] x SQLSTATE: P0001"),
+        ):
+            cursor.execute(statement, async_=True)
+            asked = eventually(lambda: found if (found := cursor.poll()).errorMessage else None)
+            message = asked.errorMessage.removeprefix("org.apache.hive.service.cli.HiveSQLException: ")
+            assert message.startswith(words)
+            assert "\tat " not in message
+            assert "Caused by" not in message
+            assert message.count(words.partition("[")[2].partition("]")[0]) == 1
         cursor.execute("DROP NAMESPACE wrong CASCADE")
-    message = error.value.args[0].status.errorMessage
-    assert 'DELETE isn\'t possible on stream "wrong/t": events are only ever appended' in message
-    assert "Traceback" not in message
     with pytest.raises(OperationalError, match=r"The schema `pravega`.`no_such_one` cannot be found"):
         thrift.connect("ann", database="no_such_one")
 

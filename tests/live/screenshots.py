@@ -28,6 +28,7 @@ from pyspark_pravega.live.answers import Answers
 from pyspark_pravega.live.server import LiveServer
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.sql.checkpoints import Folder
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 MOST_BYTES = 150_000
@@ -166,7 +167,10 @@ def main() -> int:
             properties = f"TBLPROPERTIES ('format' = 'raw', 'segments' = '{segments}')"
             spark.sql(f"CREATE TABLE pravega.shop.{table} (event BINARY) {properties}")
         orders = Stream("shop", "orders")
-        with shop(catalog, client), LiveServer(Answers(settings, [folder / "checkpoints"])) as server:
+        with (
+            shop(catalog, client),
+            LiveServer(Answers(settings, [Folder.parse(str(folder / "checkpoints"))])) as server,
+        ):
             (folder / "checkpoints").mkdir()
             query = (
                 spark.readStream.table("pravega.shop.orders")

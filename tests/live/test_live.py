@@ -36,7 +36,7 @@ from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import SourceOffset, StreamFrontier
 from pyspark_pravega.connector.write import WriteJob, WritePlan
 from pyspark_pravega.connector.write.plan import Epoch
-from pyspark_pravega.live import sampling, tables
+from pyspark_pravega.live import tables
 from pyspark_pravega.live.answers import Answers
 from pyspark_pravega.live.commands import _token
 from pyspark_pravega.live.metrics import METRICS
@@ -44,21 +44,11 @@ from pyspark_pravega.live.server import FILES, LiveServer
 from pyspark_pravega.live.top import short
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.sql.checkpoints import Folder
 
 PATIENCE_S = 60.0
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def _no_sample_is_young(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each look asks the servers."""
-    monkeypatch.setattr(sampling, "LEAST_S", 0.0)
-    monkeypatch.setattr(sampling, "LISTED_S", 0.0)
-
-
-@pytest.fixture
-def answers(settings: Settings, scope: str) -> Answers:
-    return Answers(settings, scope=scope)
+pytestmark = pytest.mark.usefixtures("no_sample_is_young")
 
 
 @pytest.fixture
@@ -259,8 +249,8 @@ def test_queries_and_metrics(catalog: Catalog, client: Client, settings: Setting
     checkpoint(tmp_path / "q", SourceOffset({table: StreamFrontier(client, table).tail()}))
     insert(catalog, table, *range(25))
     (tmp_path / "broken" / "offsets").mkdir(parents=True)
-    assert Answers(settings, [tmp_path / "not yet"], scope=scope).queries()["queries"] == []
-    answers = Answers(settings, [tmp_path], scope=scope)
+    assert Answers(settings, [Folder.parse(str(tmp_path / "not yet"))], scope=scope).queries()["queries"] == []
+    answers = Answers(settings, [Folder.parse(str(tmp_path))], scope=scope)
     broken, query = answers.queries()["queries"]
     assert "has committed no micro-batch yet" in broken["error"]
     assert (query["name"], query["query"], query["batch"], query["targets"]) == ("q", "0c3e", 0, [])
@@ -400,7 +390,9 @@ def test_the_commands_say_what_is_wrong_before_they_begin(
         monkeypatch.setenv(name, value)
     (tmp_path / "short").write_text("x")
     for arguments, words in [
-        (["ui", "--checkpoint", str(tmp_path / "short")], "is no folder: --checkpoint must be one of this machine"),
+        (["ui", "--checkpoint", str(tmp_path / "short")], "is no folder: a checkpoint is one"),
+        (["ui", "--checkpoint", "s3a://shop/checkpoints?endpoint_override=http://127.0.0.1:1"], "can't be read: When"),
+        (["top", "--checkpoint", "hdfs://127.0.0.1:1/checkpoints", "--once"], "set JAVA_HOME, HADOOP_HOME"),
         (["ui", "--token-file", str(tmp_path / "short")], "delete it to get a new one"),
         (["ui", "--token-file", str(tmp_path / "none" / "token")], "can't be used"),
         (["ui", "--controller", "tcp://127.0.0.1:1"], "no Pravega controller answers"),

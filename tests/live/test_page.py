@@ -22,6 +22,7 @@ from pyspark_pravega.connector.stream import SourceOffset, StreamFrontier
 from pyspark_pravega.live.answers import Answers
 from pyspark_pravega.live.server import LiveServer
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.sql.checkpoints import Folder
 
 pytestmark = pytest.mark.skipif(not browser_is_there(), reason=MISSING)
 
@@ -156,7 +157,7 @@ def test_each_view_is_reached_by_clicks(
     client.controller.create_key_value_table(scope, "rates", partitions=1, key_bytes=3)
     KeyValueTable(client.pool, scope, "rates").put([(b"EUR", ANY_VERSION, b"1.0"), (b"USD", ANY_VERSION, b"1.1")])
     stopped_query(tmp_path / "nightly", table, client, query=str(uuid.UUID(int=5)))
-    with LiveServer(Answers(settings, [tmp_path], scope=scope)) as server:
+    with LiveServer(Answers(settings, [Folder.parse(tmp_path.as_uri())], scope=scope)) as server:
         window.open(server.url)
         window.wait("the alert", "return document.querySelector('#banner').textContent.includes('has it stopped?')")
         assert window.text("#health-sign") == "1 alert"

@@ -22,25 +22,15 @@ from pyspark_pravega.connector.stream import SourceOffset, StreamFrontier
 from pyspark_pravega.connector.stream.consumption import Subscription
 from pyspark_pravega.connector.write import WriteJob
 from pyspark_pravega.connector.write.plan import Epoch
-from pyspark_pravega.live import sampling
 from pyspark_pravega.live.answers import Answers
 from pyspark_pravega.live.rows import Wanted, searching
 from pyspark_pravega.live.server import LiveServer
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.sql.checkpoints import Folder
 from pyspark_pravega.sql.last_rows import last_rows
 
 QUERY = str(uuid.UUID(int=7))
-
-
-@pytest.fixture(autouse=True)
-def _no_sample_is_young(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "LEAST_S", 0.0)
-    monkeypatch.setattr(sampling, "LISTED_S", 0.0)
-
-
-@pytest.fixture
-def answers(settings: Settings, scope: str) -> Answers:
-    return Answers(settings, scope=scope)
+pytestmark = pytest.mark.usefixtures("no_sample_is_young")
 
 
 def write_epoch(catalog: Catalog, table: Stream, query: str, epoch: int, *ids: int) -> None:
@@ -69,7 +59,7 @@ def test_queries_have_names_targets_and_a_history(
         checkpoint(tmp_path / "large_orders", batch, SourceOffset({source: frontier.tail()}))
         write_epoch(catalog, target, QUERY, batch, batch)
     insert(catalog, source, *range(500))
-    answers = Answers(settings, [tmp_path], scope=scope)
+    answers = Answers(settings, [Folder.parse(str(tmp_path))], scope=scope)
     (query,) = answers.queries()["queries"]
     assert query["name"] == "large_orders"
     assert query["targets"] == [{"stream": str(target), "table": f"{scope.replace('-', '_')}.large_orders"}]

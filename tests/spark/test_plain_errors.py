@@ -40,14 +40,15 @@ def test_the_sentence_comes_without_a_traceback(
     def run(rows: DataFrame, **sink: str) -> None:
         writer = rows.writeStream.option("checkpointLocation", str(tmp_path / str(next(numbers))))
         writer = writer.trigger(availableNow=True)
-        if "table" in sink:
-            writer.toTable(sink["table"]).awaitTermination()
+        if table_of_sink := sink.pop("table", ""):
+            writer.options(**sink).toTable(table_of_sink).awaitTermination()
         else:
             writer.format(sink.pop("format", "pravega")).options(**sink).start().awaitTermination()
 
     stream = spark.readStream.format("pravega").options(**options)
     undecodable = f'an event of stream "{scope}/t" can\'t be decoded (segment 0, offset 0)'
     too_large = f'rows can\'t be written to stream "{scope}/t": row 0 of the batch: an event of 9,000,012 bytes'
+    misspelt = 'unknown write option "routingKye"; did you mean "routingKey"?'
     wrong: list[tuple[Callable[[], Any], str]] = [
         (lambda: read(strem="x"), 'unknown read option "strem"; did you mean "stream"?'),
         (lambda: read(stream=f"{scope}/nope", allow_create_stream="false"), f'stream "{scope}/nope" does not exist'),
@@ -61,12 +62,20 @@ def test_the_sentence_comes_without_a_traceback(
         (lambda: run(stream.load(), format="noop"), undecodable),
         (lambda: run(spark.readStream.table(table), format="noop"), undecodable),
         (lambda: run(stream.option("metadata", "StreamInfo").load(), format="noop"), "is for batch reads"),
+        (
+            lambda: spark.readStream.format("pravega").options(**options, strem="x").load(),
+            'unknown read option "strem"; did you mean "stream"?',
+        ),
+        (lambda: spark.readStream.option("maxEvents", "1").table(table), 'unknown read option "maxEvents"'),
+        # Spark tells those of writes when the first micro-batch is planned.
+        (lambda: run(grown, table=table, routingKye="id"), misspelt),
         (lambda: run(grown, table=table), too_large),
     ]
     if not is_missing("4.1"):
         # Before that Spark writes streams by a catalog only.
         missing = {**options, "stream": f"{scope}/nope"}
         wrong += [
+            (lambda: run(grown, **options, routingKye="id"), misspelt),
             (lambda: run(grown, **options), too_large),
             (lambda: run(grown, **missing), f'stream "{scope}/nope" does not exist'),
         ]

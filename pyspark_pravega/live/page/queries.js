@@ -50,7 +50,7 @@ export function queriesView() {
       if (!cards.has(one.checkpoint)) { cards.set(one.checkpoint, card(one)); grid.append(cards.get(one.checkpoint).element); }
       cards.get(one.checkpoint).show(one, answer.at);
     }
-    note.textContent = answer.queries.length ? "From checkpoints on this machine; a query is called as its checkpoint's folder. Events are estimated beyond 64 KiB. Lags are remembered while the page is open." : answer.folders ? "No query has begun yet in the folders of --checkpoint." : "Start the page with --checkpoint FOLDER, a query's checkpointLocation or a folder of some, to see how far queries are behind.";
+    note.textContent = answer.queries.length ? "A query is called as its checkpoint's folder. Events are estimated beyond 64 KiB. Lags are remembered while the page is open." : answer.folders ? "No query has begun yet in the folders of --checkpoint." : "Start the page with --checkpoint FOLDER, a query's checkpointLocation or a folder of some, to see how far queries are behind.";
   }
   const each = (what) => () => { for (const one of cards.values()) one[what](); };
   return { element, look, every: 2000, title: "Queries", repaint: each("repaint"), close: each("close") };

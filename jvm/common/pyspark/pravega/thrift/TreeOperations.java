@@ -10,6 +10,7 @@ import org.apache.hive.service.cli.OperationState;
 import org.apache.hive.service.cli.RowSet;
 import org.apache.hive.service.cli.RowSetFactory;
 import org.apache.hive.service.cli.TableSchema;
+import org.apache.hive.service.cli.operation.ExecuteStatementOperation;
 import org.apache.hive.service.cli.operation.GetCatalogsOperation;
 import org.apache.hive.service.cli.operation.GetColumnsOperation;
 import org.apache.hive.service.cli.operation.GetCrossReferenceOperation;
@@ -34,7 +35,11 @@ import org.apache.spark.sql.internal.SessionState;
 import pyspark.pravega.bridge.Unchecked;
 import scala.runtime.BoxedUnit;
 
-/** Answers JDBC's metadata calls from all catalogs of a session; Spark's own class knows its session catalog only. */
+/**
+ * Answers JDBC's metadata calls from all catalogs of a session; Spark's own class knows its session catalog only.
+ *
+ * <p>Statements run as Spark's own do, but for their errors: see {@link Statement}.
+ */
 final class TreeOperations extends SparkSQLOperationManager {
   /** Of so many tables at most their comments are looked up: each must be loaded for it. */
   private static final int COMMENTED = 50;
@@ -43,6 +48,14 @@ final class TreeOperations extends SparkSQLOperationManager {
   @Override
   public Map<OperationHandle, Operation> handleToOperation() {
     return ReflectionUtils.getAncestorField(this, 2, "handleToOperation");
+  }
+
+  @Override
+  public synchronized ExecuteStatementOperation newExecuteStatementOperation(
+      HiveSession session, String statement, Map<String, String> settings, boolean async, long timeout) {
+    SparkSession spark = spark(session);
+    boolean background = async && Boolean.parseBoolean(spark.conf().get("spark.sql.hive.thriftServer.async", "true"));
+    return kept(new Statement(spark, session, statement, settings, background, timeout));
   }
 
   @Override

@@ -1,5 +1,5 @@
 /**
- * Spark's Thrift server, with what JDBC's metadata calls answer taken from all catalogs.
+ * Spark's Thrift server, with what JDBC's metadata calls answer taken from all catalogs, and errors in one sentence.
  *
  * <p>A Spark whose own operations do that makes this package needless. Then {@code pravega-spark thriftserver} starts
  * {@code HiveThriftServer2} itself, and {@code tests/entry/test_thriftserver.py} has to pass without this package.
@@ -12,6 +12,7 @@
  *   <li>{@code getCatalogs} with catalogs that are configured and weren't used yet;
  *   <li>{@code getPrimaryKeys} from the constraints of tables: Hive's has no rows;
  *   <li>views of catalogs that have them, in all of these;
+ *   <li>errors that say their condition once: Hive's message is {@code [A] class: [A] text}, with all traces;
  *   <li>a way to put in other operations: {@link pyspark.pravega.thrift.ThriftServer} sets private fields of Spark's
  *       and Hive's instead.
  * </ul>
