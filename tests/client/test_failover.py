@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 from client_tools import Proxy, ThroughProxy, append, content, framed, make_stream, pool_to
+from controller_relay import relayed
 from freezing_proxy import FreezingProxy
 
 from pyspark_pravega import deadlines, outages
@@ -224,3 +225,24 @@ def test_a_conditional_change_whose_answer_is_lost_is_made_once(settings: Settin
             version = entry.version
     assert "made" in outcomes
     assert all("may or may not have been made" in outcome for outcome in outcomes - {"made"})
+
+
+def test_a_controller_of_a_cluster_that_does_not_do_a_call_is_there(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A standalone server never tells which controllers there are, a cluster's does: nothing else is said of it."""
+    nodes = b"\n\x0e\n\x09127.0.0.1\x10\x82\x47"
+    held = threading.Event()
+
+    def answer(method: str, call: Callable[[], bytes]) -> bytes:
+        if method == "checkScopeExists" and held.is_set():
+            time.sleep(3)
+        return nodes if method == "getControllerServerList" else call()
+
+    with relayed(settings.controller_uri) as relay, Controller(relay.uri, timeout=1.0) as controller:
+        relay.answer = answer
+        assert not controller.scope_exists("nowhere")
+        held.set()
+        with pytest.raises(ControllerUnavailableError, match="is there, but has not done checkScopeExists"):
+            controller.scope_exists("nowhere")
+    assert [record.message for record in caplog.records if record.name.startswith("grpc")] == []

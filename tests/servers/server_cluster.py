@@ -6,12 +6,14 @@ Each process can be killed, frozen and started again; what it has stored is on d
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -23,9 +25,12 @@ from pyspark_pravega.sandbox.files.bundles import Bundle
 from pyspark_pravega.sandbox.java import changed
 from pyspark_pravega.sandbox.ports import free_ports
 from pyspark_pravega.sandbox.processes import Kept
+from pyspark_pravega.sandbox.security import Account, Authentication, accounts, secured
 from pyspark_pravega.settings import Settings
 
 HOST = "127.0.0.1"
+USER = "admin"
+"""Who may do everything, where the servers ask."""
 CONTAINERS = 8
 LEDGERS = "/pravega/pravega-cluster/bookkeeper/ledgers"
 START_S = 240.0
@@ -63,7 +68,15 @@ class Server:
 class ServerCluster:
     """The processes, by name: `zookeeper`, `bookie-1..3`, `controller-1..2`, `store-1..2`, `registry`."""
 
-    def __init__(self, folder: Path, *, stores: int = 2, controllers: int = 2, bookies: int = 3) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        stores: int = 2,
+        controllers: int = 2,
+        bookies: int = 3,
+        token_ttl_s: int | None = None,
+    ) -> None:
         """Nothing is started yet.
 
         Args:
@@ -71,8 +84,13 @@ class ServerCluster:
             stores: how many segment stores.
             controllers: how many controllers.
             bookies: how many bookies; each entry is written to three, or to as many as there are.
+            token_ttl_s: how long the tokens of segment stores are valid, in seconds; the servers then want to know who
+                asks. None for servers that let everybody in.
         """
         self.folder = folder
+        self._asking = None if token_ttl_s is None else _authentication(folder, token_ttl_s)
+        servers = self._asking.servers if self._asking else None
+        self._access = readiness.Access(credentials=servers)
         self._jars, self._registry_jars = bundles.fetch_all(releases.servers(releases.NEWEST))
         self._bindings = bundles.fetch(_BINDINGS)
         (folder / "conf").mkdir(parents=True, exist_ok=True)
@@ -91,6 +109,7 @@ class ServerCluster:
             {
                 "controller-uri": self.controller_uri,
                 "schema-registry-uri": f"http://{HOST}:{self.registry.port}",
+                **({"username": USER, "password": self._asking.passwords[USER]} if self._asking else {}),
             },
             environ={},
         )
@@ -144,6 +163,15 @@ class ServerCluster:
         """Let frozen servers go on."""
         self._signal(names, signal.SIGCONT)
 
+    def fill_disk(self, name: str) -> None:
+        """Let a server write no byte more, as on a full disk: its process may make no file longer."""
+        self._limit_files(name, 0)
+
+    def make_room(self, name: str) -> None:
+        """Let a server write again that still runs."""
+        if self.servers[name].runs:
+            self._limit_files(name, resource.RLIM_INFINITY)
+
     def rest(self, seconds: float) -> None:
         """Let some time go by."""
         time.sleep(seconds)
@@ -165,6 +193,12 @@ class ServerCluster:
             assert process is not None
             assert process.identity is not None
             process.identity.send(number)
+
+    def _limit_files(self, name: str, size: int) -> None:
+        process = self.servers[name].process
+        assert process is not None
+        assert process.identity is not None
+        resource.prlimit(process.identity.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
     def _add(self, server: Server) -> Server:
         self.servers[server.name] = server
@@ -270,11 +304,13 @@ class ServerCluster:
                 "controller.service.rest.listener.port": rest,
                 "controller.service.asyncTaskPool.size": 20,
                 "controller.metrics.statistics.enable": "false",
+                **(_controllers_authentication(self._asking) if self._asking else {}),
             },
         )
         loopback = changed.class_jar(self._jars, self.folder)
         main = [f"-Dconf.file={file}", "io.pravega.controller.server.Main"]
-        return Server(name, port, "512m", main, self._classes(loopback), readiness.controller_answers)
+        check = partial(readiness.controller_answers, access=self._access)
+        return Server(name, port, "512m", main, self._classes(loopback), check)
 
     def _store(self, number: int) -> Server:
         name, (port,) = f"store-{number}", free_ports(1)
@@ -302,6 +338,7 @@ class ServerCluster:
                 "filesystem.root": self.folder / "storage",
                 "autoScale.controller.connect.uri": self.controller_uri,
                 "metrics.statistics.enable": "false",
+                **(_stores_authentication(self._asking) if self._asking else {}),
             },
         )
         options = ["-XX:MaxDirectMemorySize=768m", f"-Dpravega.configurationFile={file}"]
@@ -318,11 +355,46 @@ class ServerCluster:
                 "schemaRegistry.store.pravega.controller.connect.uri": self.controller_uri,
                 "schemaRegistry.service.rest.published.host.nameOrIp": HOST,
                 "schemaRegistry.service.rest.listener.port": port,
+                **(_registrys_authentication(self._asking) if self._asking else {}),
             },
         )
         main = [f"-Dconf.file={file}", "io.pravega.schemaregistry.service.Main"]
         classes = sorted(self._registry_jars.glob("*.jar"))
-        return Server("registry", port, "256m", main, classes, readiness.registry_answers)
+        check = partial(readiness.registry_answers, access=self._access)
+        return Server("registry", port, "256m", main, classes, check)
+
+
+def _authentication(folder: Path, token_ttl_s: int) -> Authentication:
+    place = folder / "private"
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    password = accounts.random_password()
+    return secured.authentication(place, [Account(USER, password=password)], {USER: password}, token_ttl_s)
+
+
+def _controllers_authentication(asking: Authentication) -> dict[str, object]:
+    return {
+        "controller.security.auth.enable": "true",
+        "controller.security.pwdAuthHandler.accountsDb.location": asking.accounts_file,
+        "controller.security.auth.delegationToken.signingKey.basis": asking.signing_key.read_text(),
+        "controller.security.auth.delegationToken.ttl.seconds": asking.token_ttl_s,
+    }
+
+
+def _stores_authentication(asking: Authentication) -> dict[str, object]:
+    return {
+        "autoScale.controller.connect.security.auth.enable": "true",
+        "autoScale.security.auth.token.signingKey.basis": asking.signing_key.read_text(),
+    }
+
+
+def _registrys_authentication(asking: Authentication) -> dict[str, object]:
+    method, _, token = asking.servers.authorization().partition(" ")
+    return {
+        "schemaRegistry.store.pravega.controller.connect.auth.method": method,
+        "schemaRegistry.store.pravega.controller.connect.auth.token": token,
+        "schemaRegistry.security.auth.enable": "true",
+        "schemaRegistry.security.pwdAuthHandler.accountsDb.location": asking.accounts_file,
+    }
 
 
 def _connects(port: int) -> str | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from server_cluster import ServerCluster
 
@@ -43,7 +44,8 @@ class Worker:
                 if self.step() is False:
                     continue
             except Exception as error:
-                self.failures.append(f"{type(error).__name__}: {error}")
+                self.failures.append(f"{datetime.now():%H:%M:%S} {type(error).__name__}: {error}")
+                print(f"{self.name}: {self.failures[-1]}", flush=True)
                 continue
             now = time.monotonic()
             self.done, self.longest_s, since = self.done + 1, max(self.longest_s, now - since), now
@@ -110,14 +112,6 @@ class History:
             client.close()
         self._registry.close()
 
-    def words(self) -> str:
-        """How each worker fared, for people."""
-        return "\n".join(
-            f"  {one.name}: {one.done} steps, the longest {one.longest_s:.1f} s, {len(one.failures)} failures"
-            + "".join(f"\n    {failure}" for failure in one.failures[:3])
-            for one in self.workers
-        )
-
     # What they do
 
     def _write(self) -> None:
@@ -183,6 +177,15 @@ class History:
         (entry,) = self._counts.get([b"n"])
         count = 0 if entry is None else int(entry.value)
         assert self._certain <= count <= self._certain + self._perhaps, "changes are lost, or made twice"
+
+
+def words(workers: Iterable[Worker]) -> str:
+    """How each worker fared, for people."""
+    return "\n".join(
+        f"  {one.name}: {one.done} steps, the longest {one.longest_s:.1f} s, {len(one.failures)} failures"
+        + "".join(f"\n    {failure}" for failure in one.failures[:3])
+        for one in workers
+    )
 
 
 def _numbers(event: bytes) -> tuple[int, int]:

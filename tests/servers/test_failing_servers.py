@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
 from server_cluster import ServerCluster
 from server_faults import FAULTS
-from server_history import History
+from server_history import History, words
+from spark_history import SparkHistory, session_on
 
 SEED = int(os.environ.get("SERVER_SEED", "0"))
 CHOSEN = [name for name in os.environ.get("SERVER_FAULTS", "").split(",") if name] or list(FAULTS)
@@ -32,15 +34,29 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]
     running.wipe()
 
 
+@pytest.fixture(scope="module")
+def session(cluster: ServerCluster) -> Iterator[SparkSession]:
+    running = session_on(cluster)
+    yield running
+    running.stop()
+
+
 @pytest.mark.parametrize("name", CHOSEN)
-def test_clients_go_on(cluster: ServerCluster, name: str) -> None:
-    history = History(cluster, name.replace("_", "-"))
-    history.begin()
+def test_clients_and_spark_go_on(cluster: ServerCluster, session: SparkSession, tmp_path: Path, name: str) -> None:
+    chance = random.Random(f"{SEED} {name}")
+    plain = History(cluster, name.replace("_", "-"))
+    spark = SparkHistory(session, f"{name}_in_spark", tmp_path, random.Random(f"{SEED} {name} in Spark"))
+    histories = (spark, plain)
+    for history in histories:
+        history.begin()
     cluster.rest(QUIET_S)
-    FAULTS[name](cluster, random.Random(f"{SEED} {name}"))
+    FAULTS[name](cluster, chance)
     cluster.rest(QUIET_S)
     try:
-        history.end()
+        for history in histories:
+            history.end()
     finally:
-        print(f"\n{name}:\n{history.words()}")
-    assert [failure for worker in history.workers for failure in worker.failures] == []
+        print(f"\n{name}:")
+        for history in histories:
+            print(words(history.workers))
+    assert [failure for history in histories for worker in history.workers for failure in worker.failures] == []
