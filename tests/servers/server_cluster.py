@@ -173,8 +173,13 @@ class ServerCluster:
             self._limit_files(name, resource.RLIM_INFINITY)
 
     def rest(self, seconds: float) -> None:
-        """Let some time go by."""
-        time.sleep(seconds)
+        """Let some time go by. What ends by itself, as servers do that have lost their session, is started again."""
+        limit = time.monotonic() + seconds
+        while (left := limit - time.monotonic()) > 0:
+            time.sleep(min(1.0, left))
+            for server in self.servers.values():
+                if server.process is not None and not server.runs:
+                    self._launch(server)
 
     def wipe(self) -> None:
         """End all, and remove what they have stored."""

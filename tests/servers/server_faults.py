@@ -92,6 +92,15 @@ def a_store_is_killed_for_good(cluster: ServerCluster, chance: random.Random) ->
 
 
 @fault
+def all_stores_are_killed(cluster: ServerCluster, chance: random.Random) -> None:
+    """While the controllers count: longer than the shortest leases."""
+    del chance
+    cluster.kill(*cluster.stores)
+    cluster.rest(90)
+    cluster.start(*cluster.stores)
+
+
+@fault
 def zookeeper_is_killed(cluster: ServerCluster, chance: random.Random) -> None:
     """Too long for some sessions, which begin anew."""
     del chance

@@ -21,6 +21,8 @@ KEYS = 8
 BATCH = 20
 PAUSE_S = 0.05
 SEGMENTS = 4
+UNCERTAIN = "may or may not have been made"
+"""What is said of a change of a key-value table whose answer was lost: nobody can know."""
 
 
 @dataclass
@@ -76,7 +78,9 @@ class History:
         self._counts = self._clients[3].key_value_table(name, "counts")
         self._writer = self._clients[0].writer(self._direct)
         self._tail = self._clients[1].follow(self._direct, start=main.controller.head(self._direct))
-        self._registry = SchemaRegistry(cluster.settings.schema_registry_uri or "")
+        self._registry = SchemaRegistry(
+            cluster.settings.schema_registry_uri or "", credentials=cluster.settings.credentials()
+        )
         self._registry.create_group(name, "group")
         self._scope = name
         self._written: Counter[int] = Counter()
@@ -143,10 +147,12 @@ class History:
         version, value = (NOT_EXISTS, 0) if entry is None else (entry.version, int(entry.value))
         try:
             self._counts.put([(b"n", version, b"%d" % (value + 1))])
-        except UnavailableError:
+        except UnavailableError as error:
             self._perhaps += 1
-            raise
-        self._certain += 1
+            if UNCERTAIN not in str(error):
+                raise
+        else:
+            self._certain += 1
 
     def _ask(self) -> None:
         self._registry.group(self._scope, "group")

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import PySparkException
 from server_cluster import ServerCluster
-from server_history import Worker
+from server_history import UNCERTAIN, Worker
 
 import pyspark_pravega
 
@@ -54,6 +55,8 @@ def session_on(cluster: ServerCluster) -> SparkSession:
         SparkSession.builder.master(f"local[{SLOTS}]").appName("failing servers"),
         controller=settings.controller_uri,
         schema_registry=settings.schema_registry_uri,
+        username=settings.username,
+        password=settings.password,
     )
     for key, value in _CONF.items():
         builder = builder.config(key, value)
@@ -151,12 +154,18 @@ class SparkHistory:
         self._rows = rows
 
     def _change_entries(self) -> None:
-        key, value = self._chance.randrange(KEYS), self._chance.randrange(1000)
-        if key in self._values:
-            self._sql(f"UPDATE {{}}.entries SET value = value + {value} WHERE id = {key}")
-        else:
-            self._sql(f"INSERT INTO {{}}.entries VALUES ({key}, {value})")
-        self._values[key] = self._values.get(key, 0) + value
+        key, value, values = self._chance.randrange(KEYS), self._chance.randrange(1000), self._values
+        before, after = values.get(key), values.get(key, 0) + value
+        change = f"UPDATE {{}}.entries SET value = value + {value} WHERE id = {key}"
+        try:
+            self._sql(change if key in values else f"INSERT INTO {{}}.entries VALUES ({key}, {value})")
+            values[key] = after
+        except PySparkException as error:
+            if UNCERTAIN not in str(error):
+                raise
+            found = [row.value for row in self._sql(f"SELECT value FROM {{}}.entries WHERE id = {key}")]
+            assert found in ([after], [] if before is None else [before])
+            values |= dict.fromkeys([key], found[0]) if found else {}
 
     def _use_catalog(self) -> None:
         self._made += 1

@@ -1,6 +1,7 @@
-"""Clients go on while the servers of a cluster are killed and frozen: `make chaos-servers`.
+"""Clients and a Spark session go on while the servers of a cluster are killed and frozen: `make chaos-servers`.
 
-`SERVER_FAULTS=name,name` takes some faults, `SERVER_SEED=N` decides what is left to chance.
+`SERVER_FAULTS=name,name` takes some faults, `SERVER_SEED=N` decides what is left to chance. With `SERVER_TOKENS_S=20`
+the servers want to know who asks, and tokens run out after 20 s, again and again.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from server_faults import FAULTS
 from server_history import History, words
 from spark_history import SparkHistory, session_on
 
-SEED = int(os.environ.get("SERVER_SEED", "0"))
+SEED = os.environ.get("SERVER_SEED", "0")
+TOKENS_S = os.environ.get("SERVER_TOKENS_S", "")
 CHOSEN = [name for name in os.environ.get("SERVER_FAULTS", "").split(",") if name] or list(FAULTS)
 QUIET_S = 5.0
 """How long all goes on before the fault, and behind it."""
@@ -28,7 +30,7 @@ pytestmark = pytest.mark.timeout(1800)
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]:
     folder: Path = tmp_path_factory.mktemp("cluster")
-    with ServerCluster(folder) as running:
+    with ServerCluster(folder, token_ttl_s=int(TOKENS_S) if TOKENS_S else None) as running:
         running.start()
         yield running
     running.wipe()

@@ -257,7 +257,7 @@ class ControllerStreams(ControllerSegments):
         if status in (2, 3):
             raise no_stream(stream)
         if status not in (0, 4):
-            raise OperationFailedError(f'the controller could not seal stream "{stream}" (status {status}): try again')
+            raise UnclearAnswerError(f'the controller could not seal stream "{stream}" (status {status}): try again')
 
     def delete_stream(self, stream: Stream, *, seal: bool = False) -> bool:
         """Delete a stream with all its events.
