@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 from client_tools import Proxy, ThroughProxy, append, content, framed, make_stream, pool_to
@@ -88,6 +88,28 @@ def test_a_reader_at_the_tail_of_a_frozen_segment_store_goes_on_elsewhere(
         assert next(data for data in tail if data is not None) == framed(b"one")
         assert time.monotonic() - begun < NOTICED_S + 5
         tail.close()
+
+
+def test_what_is_read_between_two_outages_parts_them(settings: Settings, client: Client, stream: Stream) -> None:
+    """Whoever took his time with what had come was told at the next lost connection that the time was over."""
+    with (
+        Proxy(client.controller.endpoint(stream, 0)) as proxy,
+        pool_to(settings, proxy.address, timeout=2.0) as pool,
+        closing(follow_segment(pool, stream, 0, 0, pause=0.1)) as tail,
+    ):
+        assert next(tail) is None
+        append(client, stream, 0, framed(b"one"))
+        assert next(data for data in tail if data is not None) == framed(b"one")
+        append(client, stream, 0, framed(b"two"))
+        proxy.cut_all()
+        # The next one for the bytes that are there, and the one behind it, for those to come, is cut at once.
+        proxy._allowances += [1 << 62, 1]
+        two = next(data for data in tail if data is not None)
+        time.sleep(2.5)
+        append(client, stream, 0, framed(b"three"))
+        three = next(data for data in tail if data is not None)
+        assert (two, three) == (framed(b"two"), framed(b"three"))
+        assert not proxy._allowances
 
 
 def test_a_segment_store_that_is_slow_but_there_keeps_its_connection(
