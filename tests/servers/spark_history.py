@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from server_cluster import ServerCluster
-from server_history import UNCERTAIN, Worker
+from server_history import UNCERTAIN, Worker, started
 
 import pyspark_pravega
 
@@ -83,7 +83,7 @@ class SparkHistory:
         self._next, self._made = 0, 0
         self._rows: dict[int, int] = {}
         self._values: dict[int, int] = {}
-        self._ends = threading.Event()
+        self._ends, self._threads = threading.Event(), list[threading.Thread]()
         for statement in (
             "CREATE NAMESPACE {}",
             "CREATE TABLE {}.numbers (id BIGINT, number BIGINT) CLUSTERED BY (id) INTO 2 BUCKETS",
@@ -104,26 +104,27 @@ class SparkHistory:
             Worker("query", self._progress_of(self._queries[0])),
             Worker("real-time query", self._progress_of(self._queries[1])),
         ]
-        self._threads = [threading.Thread(target=one.run, args=(self._ends,), name=one.name) for one in self.workers]
-
-    def begin(self) -> None:
-        """Let all of them go on until `end`; each has done a step before, as the first ones take long."""
+        # The first ones take long.
         for worker in self.workers:
             while worker.step() is False:
                 pass
-        for thread in self._threads:
-            thread.start()
+
+    def begin(self) -> None:
+        """Let all of them go on until `end`."""
+        self._threads = started(self.workers, self._ends)
 
     def end(self) -> None:
-        """Let each come to its end, and compare what is there with what was done."""
+        """Let each come to a rest, and compare what is there with what was done since the first `begin`."""
         self._ends.set()
         for thread in self._threads:
             thread.join()
-        try:
-            self._judge()
-        finally:
-            for query in self._queries:
-                query.stop()
+        self._judge()
+
+    def close(self) -> None:
+        """Go on no more."""
+        self._ends.set()
+        for query in self._queries:
+            query.stop()
 
     # What they do
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 from server_cluster import ServerCluster
 from server_faults import FAULTS
 from server_history import History, words
@@ -37,22 +36,28 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerCluster]
 
 
 @pytest.fixture(scope="module")
-def session(cluster: ServerCluster) -> Iterator[SparkSession]:
-    running = session_on(cluster)
-    yield running
-    running.stop()
+def histories(
+    cluster: ServerCluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[SparkHistory, History]]:
+    """One of Spark and one of plain clients, which begin nothing anew from fault to fault."""
+    session = session_on(cluster)
+    chance = random.Random(f"{SEED} in Spark")
+    spark, plain = (
+        SparkHistory(session, "spark", tmp_path_factory.mktemp("checkpoints"), chance),
+        History(cluster, "plain"),
+    )
+    yield spark, plain
+    for history in (spark, plain):
+        history.close()
+    session.stop()
 
 
 @pytest.mark.parametrize("name", CHOSEN)
-def test_clients_and_spark_go_on(cluster: ServerCluster, session: SparkSession, tmp_path: Path, name: str) -> None:
-    chance = random.Random(f"{SEED} {name}")
-    plain = History(cluster, name.replace("_", "-"))
-    spark = SparkHistory(session, f"{name}_in_spark", tmp_path, random.Random(f"{SEED} {name} in Spark"))
-    histories = (spark, plain)
+def test_clients_and_spark_go_on(cluster: ServerCluster, histories: tuple[SparkHistory, History], name: str) -> None:
     for history in histories:
         history.begin()
     cluster.rest(QUIET_S)
-    FAULTS[name](cluster, chance)
+    FAULTS[name](cluster, random.Random(f"{SEED} {name}"))
     cluster.rest(QUIET_S)
     try:
         for history in histories:

@@ -42,4 +42,5 @@ def test_clients_go_on(tmp_path: Path) -> None:
         finally:
             history.end()
             print(f"{name}, SERVER_SEED={seed}:\n{words(history.workers)}")
+        history.close()
     assert [failure for worker in history.workers for failure in worker.failures] == []
