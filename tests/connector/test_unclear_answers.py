@@ -32,7 +32,10 @@ CODES = tuple(
 )
 ALWAYS = 1 << 30
 REFUSAL = "java.lang.IllegalArgumentException: no"
-LACK = "io.pravega.controller.store.stream.StoreException$StoreConnectionException: KeeperErrorCode = ConnectionLoss"
+LACK = (
+    "/hostTxnIndex/127.0.0.1-2e907c4e-a0e5-428c-ba43-5a47c8657a21/shop_%_orders_%_00000000-0000-0000-0000-000000000002"
+)
+"""As a controller said when ZooKeeper was gone for 15 s (INTERNAL)."""
 FAILURE = pb.StatusReply(status=1).SerializeToString()
 PAGE = {"reply": pb.StreamsInScopeResponse(status=1).SerializeToString()}
 

@@ -52,11 +52,11 @@ _UNCLEAR_TRIES = 3
 _WITHOUT_ITS_OWN = re.compile(
     r"ConnectionLoss|Session ?Expired|OperationTimeout|StoreConnection|Connection(Dropped|Failed)|Connection refused"
     r"|RetriesExhausted|ObjectClosed|has been closed|RejectedExecution|Could not find host|not (yet )?ready"
-    r"|was \[(STOPPED|LATENT)\]",
+    r"|was \[(STOPPED|LATENT)\]|^/\w+/|table: _system/",
     re.IGNORECASE,
 )
-"""What the controller says in such an answer while ZooKeeper or a segment store is gone that it needs, or it shuts
-down: that passes, and is waited for as a controller is."""
+"""What the controller says in such an answer while ZooKeeper or a segment store is gone that it needs, or it shuts down:
+by default only what it has asked them for, such as `/hostTxnIndex/...`. That passes, and is waited for."""
 _FIRST_ATTEMPT_S, _LONGEST_ATTEMPT_S = 5.0, 40.0
 """How long a call is waited for at first, and then twice as long: controllers answer within milliseconds, and one that
 is frozen holds a call for as long as it is let, while another one may be well."""
