@@ -55,8 +55,8 @@ _WITHOUT_ITS_OWN = re.compile(
     r"|was \[(STOPPED|LATENT)\]|^/\w+/|table: _system/",
     re.IGNORECASE,
 )
-"""What the controller says in such an answer while ZooKeeper or a segment store is gone that it needs, or it shuts down:
-by default only what it has asked them for, such as `/hostTxnIndex/...`. That passes, and is waited for."""
+"""What the controller says in such an answer while ZooKeeper or a segment store is gone that it needs, or it ends: by
+default only what it has asked them for, such as `/hostTxnIndex/...`. That passes, and is waited for."""
 _FIRST_ATTEMPT_S, _LONGEST_ATTEMPT_S = 5.0, 40.0
 """How long a call is waited for at first, and then twice as long: controllers answer within milliseconds, and one that
 is frozen holds a call for as long as it is let, while another one may be well."""
@@ -152,7 +152,7 @@ class ControllerRpc:
         metadata = (("authorization", self._credentials.authorization()),) if self._credentials else ()
         # Where nobody has ever answered it is rather a wrong address: all attempts together are no longer than one.
         first_contact = Limit(min(self.timeout, FIRST_CONTACT_S))
-        patience = _FIRST_ATTEMPT_S
+        patience, unclear = _FIRST_ATTEMPT_S, 0
         while True:
             current = self._current
             longest = retries.left if self.has_answered else first_contact.left
@@ -169,7 +169,8 @@ class ControllerRpc:
                 if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and self._current == 0:
                     # Each controller has had as much time.
                     patience = min(2 * patience, _LONGEST_ATTEMPT_S)
-                may = self._may_try_again(method, error, retries.failures + 1)
+                unclear += error.code() in _UNCLEAR
+                may = self._may_try_again(method, error, retries.failures + 1, unclear)
                 may &= self.has_answered or first_contact.left > 0
                 if not may or not self.again(retries, begun, _WITHOUT if error.code() in _UNCLEAR else ""):
                     self._fail(method, error, missing, begun)
@@ -214,14 +215,14 @@ class ControllerRpc:
             *self._addresses[current], min(Limit(self.timeout).left, CONNECT_S)
         )
 
-    def _may_try_again(self, method: str, error: Any, tries: int) -> bool:
+    def _may_try_again(self, method: str, error: Any, tries: int, unclear: int) -> bool:
         if error.code() is grpc.StatusCode.FAILED_PRECONDITION and method in _CONDITIONAL:
             return True
         details = error.details() or ""
         if _BEING_CREATED in details or _STARTING in details:
             return True
         if error.code() in _UNCLEAR:
-            return method not in _ONCE and (tries < _UNCLEAR_TRIES or _lacks_its_own(details))
+            return method not in _ONCE and (unclear < _UNCLEAR_TRIES or _lacks_its_own(details))
         if error.code() not in _NO_ANSWER:
             return False
         if _is_about_certificates(details):
