@@ -313,7 +313,7 @@ class ControllerRpc:
             f"the Pravega controller at {self.uri} is there, but can't do {method} since {outages.clock(begun)}: "
             f"{_WITHOUT} ({code.name} {details})"
         )
-        unclear.passes = True
+        unclear.passes, unclear.since = True, begun
         raise unclear from None
 
     def _fail_without_answer(self, method: str, error: Any, begun: float) -> NoReturn:
