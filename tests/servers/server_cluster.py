@@ -33,7 +33,7 @@ USER = "admin"
 """Who may do everything, where the servers ask."""
 CONTAINERS = 8
 LEDGERS = "/pravega/pravega-cluster/bookkeeper/ledgers"
-START_S = 240.0
+START_S = 600.0
 _HERE = Path(__file__).parent
 _BINDINGS = Bundle("pravega-bindings", _HERE / "bindings.xml", _HERE / "bindings.sha256")
 _LOGBACK = """<configuration>
