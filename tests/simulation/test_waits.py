@@ -20,7 +20,7 @@ from pyspark_pravega.client import TransactionState
 from pyspark_pravega.connector.log import Ledger, Snapshot, State, opening, recovery, snapshot
 from pyspark_pravega.connector.log.entry_keys import STATE
 from pyspark_pravega.connector.write.commit import promise
-from pyspark_pravega.errors import UnavailableError
+from pyspark_pravega.errors import SegmentStoreUnavailableError, UnavailableError
 
 
 class HaltedScale:
@@ -212,6 +212,29 @@ def test_a_commit_that_an_outage_holds_up_is_not_taken_back(seed: int) -> None:
         assert world.now > ends["first"]
         history._judge()
     assert [operation.failed for operation in history.operations] == [False] * len(history.operations)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_job_notes_is_noted_again_when_an_outage_is_over(seed: int) -> None:
+    """Its answer is lost twice: when the segment store dies, and when the segments go back to it."""
+    history = History(seed, Profile())
+    world, cluster = history.world, history.cluster
+    call, lost = world.call, iter((7.0, 40.0))
+    cluster.table.timeout = 60.0
+
+    def loses_answers(what: str, action: Callable[[], Any], **more: Any) -> Any:
+        answer = call(what, action, **more)
+        if what == "put" and (seconds := next(lost, None)):
+            world.sleep(seconds)
+            raise SegmentStoreUnavailableError("closed by the server")
+        return answer
+
+    world.call = loses_answers  # type: ignore[method-assign]
+    with modelled(), played_in(world, cluster):
+        _run(history, lambda: history._statement("driver", Kind.INSERT))
+        assert world.now > 47
+        history._judge()
+    assert history.operations[-1].seen == {0}
 
 
 def _in_vain(what: Callable[[], object]) -> None:
