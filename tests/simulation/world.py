@@ -113,8 +113,8 @@ class World:
     def __init__(self, seed: int, profile: Profile | None = None) -> None:
         """Begin at a seed: the same one makes the same history."""
         self.rng = random.Random(seed)
-        self.answers = random.Random(f"answers {seed}")
-        """How calls fail that do: of its own, so that a seed's history stays the one that it was."""
+        self.answers = random.Random(f"calls{seed}")
+        """How calls fail that do: of its own, so that most seeds' histories stay what they were, those of tests too."""
         self.main = greenlet.getcurrent()
         self.profile = profile or replace(Profile.of(self.rng), silence=self.answers.choice((0.0, 0.0, 0.0, 0.5)))
         self.actors: list[Actor] = []
