@@ -200,7 +200,7 @@ quick: lint
 test:
 	@$(MAKE) --no-print-directory -j3 $(STAMP) servers browser classes dbt-suite-tools $(TRIED)
 	$(if $(COVERAGE),$(BIN)/python -m coverage erase)
-	$(if $(SPARK),$(VENV)/spark-$(SPARK)/bin,$(BIN))/python $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --ignore tests/chaos --ignore tests/servers $(ARGS)
+	$(if $(SPARK),$(VENV)/spark-$(SPARK)/bin,$(BIN))/python $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --ignore tests/chaos --ignore tests/servers/test_failing_servers.py $(ARGS)
 
 # Once more without the native codec, where one has a part in it: the plain one has to give the same answers.
 test-plain:
@@ -256,10 +256,11 @@ chaos-sample: $(STAMP)
 		CHAOS_STREAMS_SAMPLE_S=$${CHAOS_STREAMS_SAMPLE_S:-20} CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-1} INGESTION_KILLS=$${INGESTION_KILLS:-1} \
 		$(BIN)/python -m pytest tests/chaos -n $(WORKERS) -rP $(ARGS)
 
-# Clients while servers of a cluster are killed and frozen: ZooKeeper, bookies, controllers, segment stores, a registry, as
-# processes of this machine (4 GB of memory). SERVER_FAULTS=name,name takes some faults, SERVER_SEED=N is the chance.
+# Clients and a Spark session while servers of a cluster are killed and frozen: ZooKeeper, bookies, controllers, segment
+# stores, a registry, as processes of this machine (4 GB of memory). SERVER_FAULTS=name,name takes some faults,
+# SERVER_SEED=N is the chance, SERVER_TOKENS_S=N has servers that ask who is there, with tokens of so many seconds.
 chaos-servers: $(STAMP) servers
-	$(BIN)/python -m pytest tests/servers -s $(ARGS)
+	$(BIN)/python -m pytest tests/servers/test_failing_servers.py -s $(ARGS)
 
 # Histories of drivers and readers on a cluster in memory, each from a seed; HISTORIES=N makes another number,
 # FIRST_SEED=N begins elsewhere, ARGS="--trace N" shows one step by step.
@@ -270,11 +271,12 @@ simulate: $(STAMP)
 # `make test`); NIGHTLY_CASES=N makes another number. And random statements that change tables with keys, from 200 seeds
 # (5 in `make test`); KEYED_RUNS=N makes another number. And the live page with 1,000 streams (250 in `make test`). And
 # readers in shared memory that are killed: 80 times a worker or a job (3 in `make test`), 20 times a driver (1 in
-# `make chaos-sample`). And older versions of Pravega.
+# `make chaos-sample`). And older versions of Pravega, and servers that fail.
 nightly: $(STAMP)
 	SHARED_MEMORY_SEEDS=$${SHARED_MEMORY_SEEDS:-80} SHARED_MEMORY_DRIVERS=$${SHARED_MEMORY_DRIVERS:-20} \
 		LIVE_STREAMS=$${LIVE_STREAMS:-1000} HYPOTHESIS_EXAMPLES=$${NIGHTLY_CASES:-10000} KEYED_RUNS=$${KEYED_RUNS:-200} $(BIN)/python -m pytest tests/serde/test_native.py tests/serde/test_stored.py tests/serde/test_avro_roots.py tests/serde/test_variant.py tests/spark/test_keyed_tables.py::test_random_statements_give_what_a_dict_gives tests/live/test_page.py::test_many_streams_stay_smooth tests/spark/test_shared_memory_killed.py tests/chaos/test_killed_drivers.py --timeout 14400 $(ARGS)
 	@$(MAKE) --no-print-directory test-pravegas
+	@$(MAKE) --no-print-directory chaos-servers
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -170,6 +170,7 @@ class Retries:
             return left > 0
         pause = self._pause * _GENERATOR.uniform(0.5, 1.0)
         if pause >= left:
+            self._say_since(unavailable)
             return False
         if unavailable is not None and time.monotonic() - self._began >= SAID_AFTER_S:
             outages.say(unavailable, seconds_left=left)
@@ -180,6 +181,12 @@ class Retries:
     def succeeded(self) -> None:
         """Forget the failures."""
         self._limit, self._pause, self.failures = None, FIRST_PAUSE_S, 0
+
+    def _say_since(self, error: UnavailableError | None) -> None:
+        """Let an error that remains tell for how long it was tried, unless it does so: it is what the last try met."""
+        if error is not None and error.since is None and error.args and time.monotonic() - self._began >= SAID_AFTER_S:
+            error.since = self._began
+            error.args = (f"{error}; tried since {outages.clock(self._began)}", *error.args[1:])
 
     def _left_for(self, error: UnavailableError | None) -> float:
         assert self._limit is not None

@@ -358,6 +358,8 @@ class UnclearAnswerError(OperationFailedError, UnavailableError):
 
     condition = "PRAVEGA_UNCLEAR_ANSWER"
     sqlstate = "08007"
+    passes: bool = False
+    """Whether it says that it lacks another server, so that a later call may succeed."""
 
 
 class LostAnswerError(ControllerUnavailableError, UnclearAnswerError):

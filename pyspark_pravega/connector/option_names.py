@@ -97,7 +97,7 @@ OPTIONS = (
     _option(CLUSTER_BY_KEY, WRITES, _BOOLEAN, "whether a key's rows come together in one task", "the table's"),
     _option(EVENT_TIME, WRITES, "a column", "whose largest value the commit tells", "the table's"),
     _option(ISOLATION_LEVEL, WRITES, "as the table property", "what of rows that come meanwhile", "the table's"),
-    _option(TRANSACTION_TIMEOUT_MS, WRITES, "10000 to 600000", "the transactions' lease", "60000; no catalog: 600000"),
+    _option(TRANSACTION_TIMEOUT_MS, WRITES, "10000 to 600000", "the transactions' lease", "270000; no catalog: 600000"),
     _option(QUERY, WRITES, "a text", "with `epoch`: a write that is done once"),
     _option(EPOCH, WRITES, "a number", "the number of that write"),
     _option(MERGE_SCHEMA, WRITES, _BOOLEAN, "whether a streaming query adds its rows' columns to the table", "`false`"),

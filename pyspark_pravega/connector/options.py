@@ -70,9 +70,21 @@ MAX_PARTITIONS = 100_000
 DEFAULT_MAX_DELAY_S = 900.0
 DEFAULT_LEASE_MS = 600_000
 """Without the catalog nothing keeps the transactions of finished tasks alive but a long lease."""
-KEPT_LEASE_MS = 60_000
-"""With the catalog, whose process renews leases, a short one lets what a lost machine left behind end soon."""
 MIN_LEASE_MS, MAX_LEASE_MS = 10_000, 600_000
+_KEPT_LEASE_MS = 60_000
+
+
+def kept_lease_ms(timeout: float) -> int:
+    """The lease where somebody renews it, each third of it: short, as what a lost machine has left behind is to end
+    soon, but longer than servers are waited for, or an outage that a write survives would end its transactions.
+
+    Args:
+        timeout: how long servers are waited for, in seconds.
+
+    Returns:
+        Milliseconds.
+    """
+    return min(max(_KEPT_LEASE_MS, round(1500 * timeout)), MAX_LEASE_MS)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,8 @@ class Substitution:
     """How many calls before them are answered as ever."""
     done: bool = True
     """Whether the controller is asked all the same."""
+    reply: bytes | None = None
+    """An answer that its caller gets, in place of that failure."""
     details: str = "io.pravega.common.ObjectClosedException: Object 'EventStreamWriterImpl' has been closed"
 
 
@@ -68,6 +70,8 @@ class AnsweringProxy(grpc.GenericRpcHandler):  # type: ignore[misc]
                     reply = call(request, timeout=_TIMEOUT_S, metadata=given)
                 except grpc.RpcError as error:
                     context.abort(error.code(), error.details() or "")
+            if instead is not None and instead.reply is not None:
+                return instead.reply
             if instead is not None:
                 context.abort(instead.code, instead.details)
             return reply

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 
 import pytest
 from client_tools import Proxy, ThroughProxy, append, content, framed, make_stream, pool_to
+from controller_relay import relayed
 from freezing_proxy import FreezingProxy
 
 from pyspark_pravega import deadlines, outages
@@ -87,6 +88,28 @@ def test_a_reader_at_the_tail_of_a_frozen_segment_store_goes_on_elsewhere(
         assert next(data for data in tail if data is not None) == framed(b"one")
         assert time.monotonic() - begun < NOTICED_S + 5
         tail.close()
+
+
+def test_what_is_read_between_two_outages_parts_them(settings: Settings, client: Client, stream: Stream) -> None:
+    """Whoever took his time with what had come was told at the next lost connection that the time was over."""
+    with (
+        Proxy(client.controller.endpoint(stream, 0)) as proxy,
+        pool_to(settings, proxy.address, timeout=2.0) as pool,
+        closing(follow_segment(pool, stream, 0, 0, pause=0.1)) as tail,
+    ):
+        assert next(tail) is None
+        append(client, stream, 0, framed(b"one"))
+        assert next(data for data in tail if data is not None) == framed(b"one")
+        append(client, stream, 0, framed(b"two"))
+        proxy.cut_all()
+        # The next one for the bytes that are there, and the one behind it, for those to come, is cut at once.
+        proxy._allowances += [1 << 62, 1]
+        two = next(data for data in tail if data is not None)
+        time.sleep(2.5)
+        append(client, stream, 0, framed(b"three"))
+        three = next(data for data in tail if data is not None)
+        assert (bytes(two), bytes(three)) == (framed(b"two"), framed(b"three"))
+        assert not proxy._allowances
 
 
 def test_a_segment_store_that_is_slow_but_there_keeps_its_connection(
@@ -224,3 +247,24 @@ def test_a_conditional_change_whose_answer_is_lost_is_made_once(settings: Settin
             version = entry.version
     assert "made" in outcomes
     assert all("may or may not have been made" in outcome for outcome in outcomes - {"made"})
+
+
+def test_a_controller_of_a_cluster_that_does_not_do_a_call_is_there(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A standalone server never tells which controllers there are, a cluster's does: nothing else is said of it."""
+    nodes = b"\n\x0e\n\x09127.0.0.1\x10\x82\x47"
+    held = threading.Event()
+
+    def answer(method: str, call: Callable[[], bytes]) -> bytes:
+        if method == "checkScopeExists" and held.is_set():
+            time.sleep(3)
+        return nodes if method == "getControllerServerList" else call()
+
+    with relayed(settings.controller_uri) as relay, Controller(relay.uri, timeout=1.0) as controller:
+        relay.answer = answer
+        assert not controller.scope_exists("nowhere")
+        held.set()
+        with pytest.raises(ControllerUnavailableError, match="is there, but has not done checkScopeExists"):
+            controller.scope_exists("nowhere")
+    assert [record.message for record in caplog.records if record.name.startswith("grpc")] == []

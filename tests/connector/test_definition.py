@@ -25,6 +25,7 @@ from pyspark_pravega.connector.options import (
     ReadOptions,
     WriteOptions,
     canonical,
+    kept_lease_ms,
     parse_bad_events,
     stream_of,
 )
@@ -265,6 +266,8 @@ def test_options_of_writes_are_not_options_of_reads() -> None:
 def test_write_options_have_defaults_and_any_spelling() -> None:
     assert WriteOptions.parse({}) == WriteOptions(transaction_timeout_ms=DEFAULT_LEASE_MS)
     assert WriteOptions.parse({}, lease_ms=20_000).transaction_timeout_ms == 20_000
+    # A lease is renewed each third of it: what is left then must be longer than servers are waited for.
+    assert [kept_lease_ms(timeout) for timeout in (10.0, 180.0, 3600.0)] == [60_000, 270_000, 600_000]
     parsed = WriteOptions.parse({"Routing_Key": "k", "transaction.timeout.ms": " 10000 "})
     assert parsed == WriteOptions(routing_key="k", transaction_timeout_ms=10_000)
 

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import grpc
 import pytest
@@ -14,6 +15,7 @@ from answering_proxy import AnsweringProxy
 from connector_tools import batch, ledger_of, open_transactions, raw_table, read_events
 
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration, TransactionState
+from pyspark_pravega.client.controller import controller_pb2 as pb
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.table.definition import TableDefinition
 from pyspark_pravega.connector.write.job import WriteJob
@@ -29,6 +31,13 @@ CODES = tuple(
     for name in ("UNKNOWN", "INTERNAL", "DATA_LOSS", "RESOURCE_EXHAUSTED", "ABORTED", "CANCELLED", "UNAVAILABLE")
 )
 ALWAYS = 1 << 30
+REFUSAL = "java.lang.IllegalArgumentException: no"
+LACK = (
+    "/hostTxnIndex/127.0.0.1-2e907c4e-a0e5-428c-ba43-5a47c8657a21/shop_%_orders_%_00000000-0000-0000-0000-000000000002"
+)
+"""As a controller said when ZooKeeper was gone for 15 s (INTERNAL)."""
+FAILURE = pb.StatusReply(status=1).SerializeToString()
+PAGE = {"reply": pb.StreamsInScopeResponse(status=1).SerializeToString()}
 
 
 @pytest.fixture
@@ -156,7 +165,38 @@ def test_what_is_refused_is_an_error_soon(settings: Settings, proxy: AnsweringPr
             "createScope": partial(client.controller.create_scope, f"test-{uuid.uuid4().hex[:12]}"),
         }.items():
             proxy.substituted.clear()
-            proxy.substitute(method, CODES[0], times=ALWAYS, done=False)
+            proxy.substitute(method, CODES[0], times=ALWAYS, done=False, details=REFUSAL)
             with pytest.raises(UnclearAnswerError, match=f"failed in {method}: UNKNOWN"):
                 call()
             assert proxy.substituted == [method] * 3
+
+
+@pytest.mark.parametrize("instead", [{"details": LACK}, {"reply": FAILURE}], ids=["unclear", "failed"])
+def test_what_a_controller_can_t_do_without_others_is_waited_for(
+    settings: Settings, proxy: AnsweringProxy, instead: dict[str, Any]
+) -> None:
+    """While ZooKeeper or a segment store is gone the controller is there, and fails: for longer than a few tries."""
+    with Client(replace(settings, controller_uri=proxy.uri, timeout=600.0)) as client:
+        controller, scope = client.controller, f"test-{uuid.uuid4().hex[:12]}"
+        stream = Stream(scope, "s")
+        for method, call, expected in (
+            ("createScope", partial(controller.create_scope, scope), True),
+            ("createStream", partial(controller.create_stream, stream), True),
+            ("listStreamsInScope", lambda: list(controller.list_streams(scope)), ["s"]),
+            ("sealStream", partial(controller.seal_stream, stream), None),
+            ("deleteStream", partial(controller.delete_stream, stream), True),
+            ("deleteScope", partial(controller.delete_scope, scope), True),
+        ):
+            failing = PAGE if method.startswith("list") and "reply" in instead else instead
+            proxy.substituted.clear()
+            proxy.substitute(method, grpc.StatusCode.INTERNAL, times=5, done=False, **failing)
+            assert (method, call()) == (method, expected)
+            assert proxy.substituted == [method] * 5
+
+
+def test_what_a_controller_lacks_is_named(settings: Settings, proxy: AnsweringProxy) -> None:
+    expected = r"is there, but can.t do checkScopeExists since .*ZooKeeper, or a segment store"
+    with Client(replace(settings, controller_uri=proxy.uri, timeout=0.5)) as client:
+        proxy.substitute("checkScopeExists", grpc.StatusCode.INTERNAL, times=ALWAYS, done=False, details=LACK)
+        with pytest.raises(UnclearAnswerError, match=expected):
+            client.controller.scope_exists("x")

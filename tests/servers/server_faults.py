@@ -80,3 +80,63 @@ def the_registry_is_killed(cluster: ServerCluster, chance: random.Random) -> Non
     cluster.kill("registry")
     cluster.rest(30)
     cluster.start("registry")
+
+
+@fault
+def a_store_is_killed_for_good(cluster: ServerCluster, chance: random.Random) -> None:
+    """The other one has to do, longer than any time-out is."""
+    store = chance.choice(cluster.stores)
+    cluster.kill(store)
+    cluster.rest(200)
+    cluster.start(store)
+
+
+@fault
+def all_stores_are_killed(cluster: ServerCluster, chance: random.Random) -> None:
+    """While the controllers count: longer than the shortest leases."""
+    del chance
+    cluster.kill(*cluster.stores)
+    cluster.rest(90)
+    cluster.start(*cluster.stores)
+
+
+@fault
+def zookeeper_is_killed(cluster: ServerCluster, chance: random.Random) -> None:
+    """Too long for some sessions, which begin anew."""
+    del chance
+    cluster.kill("zookeeper")
+    cluster.rest(15)
+    cluster.start("zookeeper")
+    cluster.rest(40)
+    # A server whose session has ended may end itself.
+    cluster.start()
+
+
+@fault
+def a_bookie_is_killed(cluster: ServerCluster, chance: random.Random) -> None:
+    """Two copies of three are left."""
+    bookie = chance.choice(cluster.bookies)
+    cluster.kill(bookie)
+    cluster.rest(45)
+    cluster.start(bookie)
+
+
+@fault
+def the_disk_of_a_bookie_is_full(cluster: ServerCluster, chance: random.Random) -> None:
+    """It can't write any more; an operator makes room after a minute, and starts what has ended."""
+    bookie = chance.choice(cluster.bookies)
+    cluster.fill_disk(bookie)
+    cluster.rest(45)
+    cluster.make_room(bookie)
+    cluster.start(bookie)
+    cluster.rest(5)
+    cluster.start()
+
+
+@fault
+def all_is_killed(cluster: ServerCluster, chance: random.Random) -> None:
+    """Every server, as when the power is gone; they come back within two minutes, in any order."""
+    names = list(cluster.servers)
+    cluster.kill(*names)
+    cluster.rest(chance.uniform(20, 60))
+    cluster.start()

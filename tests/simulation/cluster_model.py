@@ -93,7 +93,7 @@ class ClusterModel:
         self.client: Any = SimpleNamespace(
             controller=self.controller,
             truncate=lambda cut: truncate_stream(self.client.pool, cut),
-            settings=SimpleNamespace(controller_uri="tcp://model:1"),
+            settings=SimpleNamespace(controller_uri="tcp://model:1", timeout=10.0),
         )
         self.client.pool = SimpleNamespace(
             controller=self.controller, timeout=10.0, cluster=self, table_segments={}, known_endpoints=lambda *_: None

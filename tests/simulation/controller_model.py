@@ -12,7 +12,7 @@ from pyspark_pravega.client import Stream, StreamCut, StreamSegments, Transactio
 from pyspark_pravega.client.controller import messages
 from pyspark_pravega.client.controller.transactions import ControllerTransactions
 from pyspark_pravega.client.names import Access, Successor
-from pyspark_pravega.errors import InvalidStreamCutError, NotFoundError
+from pyspark_pravega.errors import InvalidStreamCutError, NotFoundError, UnclearAnswerError
 
 if TYPE_CHECKING:
     from cluster_model import ClusterModel
@@ -44,6 +44,9 @@ class ControllerModel(ControllerTransactions):
                 world.call(f"{method} fails, done", lambda: action(transaction))
             else:
                 world.call(f"{method} fails", int)
+            if world.answers.random() < 0.5:
+                # As it does when it can't tell its own event stream of a commit that it has noted.
+                raise UnclearAnswerError(f"failed in {method}: UNKNOWN")
             return _FAILURE
         return world.call(method, lambda: action(transaction))
 

@@ -42,7 +42,13 @@ from pyspark_pravega.connector.write.commit.stages import Standing
 from pyspark_pravega.connector.write.job import CommitReport, WriteJob
 from pyspark_pravega.connector.write.overwrite import OverwritingJob
 from pyspark_pravega.connector.write.task import TransactionTask
-from pyspark_pravega.errors import NotFoundError, OperationFailedError, PravegaError
+from pyspark_pravega.errors import (
+    NotFoundError,
+    OperationFailedError,
+    PravegaError,
+    TransactionError,
+    UnclearAnswerError,
+)
 
 Fault = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -128,6 +134,24 @@ def failed_aborts_believed() -> Iterator[None]:
             return False
 
     with patch.object(ControllerTransactions, "abort_transaction", abort):
+        yield
+
+
+@contextlib.contextmanager
+def unclear_commits_believed() -> Iterator[None]:
+    """Of a commit that the controller says to have failed, UNKNOWN, nobody looks at the transaction's state."""
+    commit = ControllerTransactions.commit_transaction
+
+    def believed(self: Any, stream: Stream, transaction: uuid.UUID, **more: Any) -> None:
+        request = _request(stream, transaction)
+        try:
+            if self._status("commitTransaction", request) == 0:
+                return
+        except UnclearAnswerError as error:
+            raise TransactionError("it could not be committed") from error
+        commit(self, stream, transaction, **more)
+
+    with patch.object(ControllerTransactions, "commit_transaction", believed):
         yield
 
 
@@ -369,6 +393,7 @@ FAULTS: tuple[Fault, ...] = (
     replaced_rows_visible,
     times_go_back,
     failed_aborts_believed,
+    unclear_commits_believed,
     commits_half_visible,
     settled_too_early,
     epochs_not_counted,

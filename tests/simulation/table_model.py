@@ -25,6 +25,7 @@ class TableModel:
         self.landed: dict[str, int] = {}
         """Of each job of a version the step at which that could be read."""
         self._version = 0
+        self.timeout = 10.0
 
     def get(self, keys: Sequence[bytes]) -> list[Entry | None]:
         readable = self.readable

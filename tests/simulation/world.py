@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn, TypeVar
 
 import greenlet
@@ -18,6 +18,8 @@ from pyspark_pravega.errors import ControllerUnavailableError, UnavailableError
 Answer = TypeVar("Answer")
 MAX_STEPS = 60_000
 _BEGIN_S = 1_700_000_000
+_PATIENCE_S = (7.0, 40.0, 180.0)
+"""How long silent servers are waited for: a frozen segment store, one call of a controller, and all tries."""
 
 
 class CrashError(BaseException):
@@ -36,6 +38,8 @@ class Profile:
     """That another actor goes on."""
     lost: float = 0.0
     """That an answer is lost: the call was done, wasn't, or is done later."""
+    silence: float = 0.0
+    """That a lost answer is waited for until the client's patience is over, while all others go on."""
     failure: float = 0.0
     """That the controller says of a commit or an abort that it failed, whether that is so or not."""
     crash: float = 0.0
@@ -109,8 +113,10 @@ class World:
     def __init__(self, seed: int, profile: Profile | None = None) -> None:
         """Begin at a seed: the same one makes the same history."""
         self.rng = random.Random(seed)
+        self.answers = random.Random(f"calls{seed}")
+        """How calls fail that do: of its own, so that most seeds' histories stay what they were, those of tests too."""
         self.main = greenlet.getcurrent()
-        self.profile = profile or Profile.of(self.rng)
+        self.profile = profile or replace(Profile.of(self.rng), silence=self.answers.choice((0.0, 0.0, 0.0, 0.5)))
         self.actors: list[Actor] = []
         self.current: Actor | None = None
         self.now, self.steps, self.calm = 0.0, 0, False
@@ -172,6 +178,8 @@ class World:
             self._do(action, self.rng.randrange(3))
             if once or random() < 0.3:
                 self.note(f"{what}: no answer")
+                if self.profile.silence and self.answers.random() < self.profile.silence:
+                    self.sleep(self.answers.choice(_PATIENCE_S))
                 raise lost(f"no answer to {what}")
 
     def step(self, what: str) -> None:

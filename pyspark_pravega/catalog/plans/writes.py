@@ -13,7 +13,7 @@ from pyspark.sql.types import StructType
 from pyspark_pravega.catalog.plans.compactions import Compactions
 from pyspark_pravega.connector.key_value import KeyValueJob, KeyValuePlan
 from pyspark_pravega.connector.option_names import CATALOG_WRITE_KEYS, EXACTLY_ONCE
-from pyspark_pravega.connector.options import KEPT_LEASE_MS, WriteOptions
+from pyspark_pravega.connector.options import WriteOptions, kept_lease_ms
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import (
     REAL_TIME,
@@ -72,7 +72,8 @@ def plan_write(
         UnsupportedOperationError: the trigger can't be had with them.
         EventEncodeError: the rows' columns aren't the table's.
     """
-    parsed = WriteOptions.parse(options, known=CATALOG_WRITE_KEYS, lease_ms=KEPT_LEASE_MS)
+    lease_ms = kept_lease_ms(definition.settings.timeout)
+    parsed = WriteOptions.parse(options, known=CATALOG_WRITE_KEYS, lease_ms=lease_ms)
     plan = replace(WritePlan.of(definition, parsed, checks=checks, staged=staged), at_once=trigger == REAL_TIME)
     check_trigger(plan, trigger)
     if rows is not None:

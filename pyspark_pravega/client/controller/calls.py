@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 from google.protobuf.message import Message
@@ -21,6 +22,8 @@ from pyspark_pravega.errors import (
 )
 
 NO_TIMESTAMP = -(2**63)
+FAILED = 1
+"""The status of most answers by which the controller says that it has failed."""
 _UNCLEAR_TRIES, _UNCLEAR_PAUSE_S = 3, 0.1
 
 
@@ -55,10 +58,30 @@ class ControllerCalls:
                 unclear = max(unclear, 1)
                 if not retries.again():
                     raise
-            except UnclearAnswerError:
+            except UnclearAnswerError as error:
                 unclear += 1
-                if unclear >= _UNCLEAR_TRIES or not limit.wait(_UNCLEAR_PAUSE_S):
+                if error.passes:
+                    # It says what it lacks: that is waited for.
+                    if not retries.again():
+                        raise
+                elif unclear >= _UNCLEAR_TRIES or not limit.wait(_UNCLEAR_PAUSE_S):
                     raise
+
+    def _unless_failed(self, method: str, ask: Callable[[], int]) -> tuple[int, bool]:
+        """Make a call again for as long as the controller says that it failed: it does so, and without a reason, while
+        it can't reach what it needs itself.
+
+        Args:
+            method: the call, for the log.
+            ask: makes it, and returns its status.
+
+        Returns:
+            The last status, and whether it wasn't the first one: then a call before may have done it.
+        """
+        retries, begun, reason = Retries(self._rpc.timeout), time.monotonic(), f"says that {method} has failed"
+        while (status := ask()) == FAILED and self._rpc.again(retries, begun, reason):
+            pass
+        return status, retries.failures > 0
 
     def _pages(self, method: str, request: Callable[[str], Message], reply: type[Reply], field: str) -> Iterator[Reply]:
         """A listing's pages, each asked for when the one before is used up.
@@ -69,9 +92,16 @@ class ControllerCalls:
             reply: the class of a page.
             field: where a page has its entries. The token never ends: an empty page does.
         """
-        token = ""
+        token, pages = "", list[Reply]()
+
+        def ask() -> int:
+            pages[:] = [self._call(method, request(token), reply)]
+            # Scopes are listed without one.
+            return getattr(pages[0], "status", 0)
+
         while True:
-            page = self._call(method, request(token), reply)
+            self._unless_failed(method, ask)
+            (page,) = pages
             yield page
             if not getattr(page, field):
                 return

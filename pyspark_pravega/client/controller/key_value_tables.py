@@ -101,11 +101,15 @@ class ControllerTables(ControllerCalls):
             False when there was none, or a call whose answer was lost has deleted it.
         """
         info, limit = pb.KeyValueTableInfo(scope=scope, kvt_name=table), Limit(self._rpc.timeout)
+
+        def delete() -> int:
+            with deadline(_DELETED_S):
+                return self._status("deleteKeyValueTable", info, missing=no_table(scope, table))
+
         while True:
             asked_at = time.monotonic()
             try:
-                with deadline(_DELETED_S):
-                    status = self._status("deleteKeyValueTable", info, missing=no_table(scope, table))
+                status, _ = self._unless_failed("deleteKeyValueTable", delete)
                 break
             except KeyValueTableNotFoundError:
                 # Somebody else is deleting it: parts of it are gone, and parts are there.

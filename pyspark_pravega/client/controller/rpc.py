@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import threading
@@ -48,11 +49,20 @@ _UNCLEAR = (
 """Calls that may have been done or not, though there is an answer: the controller fails behind a part of its work, too,
 as to tell its own event stream of a commit that it has noted. It also says so of what it refuses."""
 _UNCLEAR_TRIES = 3
+_WITHOUT_ITS_OWN = re.compile(
+    r"ConnectionLoss|Session ?Expired|OperationTimeout|StoreConnection|Connection(Dropped|Failed)|Connection refused"
+    r"|RetriesExhausted|ObjectClosed|has been closed|RejectedExecution|Could not find host|not (yet )?ready"
+    r"|was \[(STOPPED|LATENT)\]|^/\w+/|table: _system/",
+    re.IGNORECASE,
+)
+"""What the controller says in such an answer while ZooKeeper or a segment store is gone that it needs, or it ends: by
+default only what it has asked them for, such as `/hostTxnIndex/...`. That passes, and is waited for."""
 _FIRST_ATTEMPT_S, _LONGEST_ATTEMPT_S = 5.0, 40.0
 """How long a call is waited for at first, and then twice as long: controllers answer within milliseconds, and one that
 is frozen holds a call for as long as it is let, while another one may be well."""
 _PING_S = 2.0
 """How long a controller may take to say that it is there."""
+_WITHOUT = "ZooKeeper, or a segment store that it needs, doesn't answer it"
 _BEING_CREATED = "State: CREATING"
 """What the controller says of a stream, or a key-value table, whose creation is under way: it has words for that, but
 no status. It has done nothing then."""
@@ -142,7 +152,7 @@ class ControllerRpc:
         metadata = (("authorization", self._credentials.authorization()),) if self._credentials else ()
         # Where nobody has ever answered it is rather a wrong address: all attempts together are no longer than one.
         first_contact = Limit(min(self.timeout, FIRST_CONTACT_S))
-        patience = _FIRST_ATTEMPT_S
+        patience, unclear = _FIRST_ATTEMPT_S, 0
         while True:
             current = self._current
             longest = retries.left if self.has_answered else first_contact.left
@@ -159,18 +169,33 @@ class ControllerRpc:
                 if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and self._current == 0:
                     # Each controller has had as much time.
                     patience = min(2 * patience, _LONGEST_ATTEMPT_S)
-                may = self._may_try_again(method, error, retries.failures + 1)
-                if not may or (not self.has_answered and first_contact.left == 0) or not self._again(retries, begun):
+                unclear += error.code() in _UNCLEAR
+                may = self._may_try_again(method, error, retries.failures + 1, unclear)
+                may &= self.has_answered or first_contact.left > 0
+                if not may or not self.again(retries, begun, _WITHOUT if error.code() in _UNCLEAR else ""):
                     self._fail(method, error, missing, begun)
             else:
                 self.has_answered = True
                 outages.over(self.gone)
                 return answer
 
-    def _again(self, retries: Retries, begun: float) -> bool:
-        """Wait for the next attempt, in the name of the controllers that didn't answer."""
+    def again(self, retries: Retries, begun: float, reason: str = "") -> bool:
+        """Wait for the next attempt, in the name of the controllers that don't answer, or of what they say.
+
+        Args:
+            retries: decides.
+            begun: when the first attempt was, by `time.monotonic`.
+            reason: what an answer says that there is; empty where there is none.
+
+        Returns:
+            Whether to try again.
+        """
+        error = self._unavailable(f"the Pravega controller at {self.uri} is there, but {reason}", begun)
+        if reason:
+            # It answers others meanwhile: nobody would know when that is over.
+            error.gone = ""
         try:
-            raise self._unavailable("", begun)
+            raise error
         except ControllerUnavailableError:
             return retries.again()
 
@@ -190,14 +215,14 @@ class ControllerRpc:
             *self._addresses[current], min(Limit(self.timeout).left, CONNECT_S)
         )
 
-    def _may_try_again(self, method: str, error: Any, tries: int) -> bool:
+    def _may_try_again(self, method: str, error: Any, tries: int, unclear: int) -> bool:
         if error.code() is grpc.StatusCode.FAILED_PRECONDITION and method in _CONDITIONAL:
             return True
         details = error.details() or ""
         if _BEING_CREATED in details or _STARTING in details:
             return True
         if error.code() in _UNCLEAR:
-            return method not in _ONCE and tries < _UNCLEAR_TRIES
+            return method not in _ONCE and (unclear < _UNCLEAR_TRIES or _lacks_its_own(details))
         if error.code() not in _NO_ANSWER:
             return False
         if _is_about_certificates(details):
@@ -213,7 +238,7 @@ class ControllerRpc:
         # Nobody has ever answered: rather a wrong address than a server that is just being started again.
         return tries < len(self._addresses)
 
-    def _stub(self, current: int, method: str, request: Message, reply: type[Message]) -> Callable[..., Any]:
+    def _stub(self, current: int, method: str, request: Message, reply: type[Message] | None) -> Callable[..., Any]:
         stub = self._stubs.get((current, method))
         if stub is None:
             with self._lock:
@@ -222,7 +247,7 @@ class ControllerRpc:
                 stub = self._channels[current].unary_unary(
                     _SERVICE + method,
                     request_serializer=type(request).SerializeToString,
-                    response_deserializer=reply.FromString,
+                    response_deserializer=None if reply is None else reply.FromString,
                 )
                 self._stubs[current, method] = stub
         return stub
@@ -276,8 +301,20 @@ class ControllerRpc:
                 f"the Pravega controller at {self.uri} can't do {method} yet, what it is for is being created "
                 f"({details}): try again later; if it stays so, {again} create it again"
             ) from None
-        failed = UnclearAnswerError if code in _UNCLEAR else OperationFailedError
-        raise failed(f"the Pravega controller at {self.uri} failed in {method}: {code.name} {details}") from None
+        if code not in _UNCLEAR:
+            raise OperationFailedError(
+                f"the Pravega controller at {self.uri} failed in {method}: {code.name} {details}"
+            ) from None
+        if not _lacks_its_own(details):
+            raise UnclearAnswerError(
+                f"the Pravega controller at {self.uri} failed in {method}: {code.name} {details}"
+            ) from None
+        unclear = UnclearAnswerError(
+            f"the Pravega controller at {self.uri} is there, but can't do {method} since {outages.clock(begun)}: "
+            f"{_WITHOUT} ({code.name} {details})"
+        )
+        unclear.passes, unclear.since = True, begun
+        raise unclear from None
 
     def _fail_without_answer(self, method: str, error: Any, begun: float) -> NoReturn:
         kind = LostAnswerError if method in _ONCE and not _never_sent(error) else ControllerUnavailableError
@@ -310,7 +347,8 @@ class ControllerRpc:
     def _is_there(self, current: int) -> bool:
         """Whether a controller answers a question for which it needs nobody else."""
         try:
-            self._stub(current, "getControllerServerList", pb.ScopeInfo(), pb.ScopeInfo)(
+            # A standalone server never tells, a cluster's controllers do: what they say is nobody's business.
+            self._stub(current, "getControllerServerList", pb.ScopeInfo(), None)(
                 pb.ScopeInfo(), timeout=min(_PING_S, Limit(_PING_S).left)
             )
         except grpc.RpcError as error:
@@ -332,6 +370,11 @@ class ControllerRpc:
             f"the Pravega controller at {self.uri} refused the credentials for {method}: check username and password, "
             "or the token"
         ) from None
+
+
+def _lacks_its_own(details: str) -> bool:
+    """Whether an answer tells of what the controller itself can't reach."""
+    return _WITHOUT_ITS_OWN.search(details) is not None
 
 
 def _never_sent(error: Any) -> bool:

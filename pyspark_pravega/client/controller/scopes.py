@@ -33,10 +33,18 @@ class ControllerScopes(ControllerReaderGroups, ControllerTables):
             InvalidNameError: it can't be called so.
         """
         check_name("scope", scope)
-        status, is_unclear = self._create("createScope", pb.ScopeInfo(scope=scope))
+        is_unclear = False
+
+        def create() -> int:
+            nonlocal is_unclear
+            status, unclear = self._create("createScope", pb.ScopeInfo(scope=scope))
+            is_unclear |= unclear
+            return status
+
+        status, repeated = self._unless_failed("createScope", create)
         if status not in (0, 2):
             raise OperationFailedError(f'the controller refused to create scope "{scope}" (status {status})')
-        return status == 0 or is_unclear
+        return status == 0 or is_unclear or repeated
 
     def list_scopes(self) -> Iterator[str]:
         """The scopes users have made, page by page (a page holds up to 1,000)."""
@@ -70,7 +78,8 @@ class ControllerScopes(ControllerReaderGroups, ControllerTables):
             any(True for _ in self._streams(scope)) or any(True for _ in self.list_key_value_tables(scope))
         ):
             raise _not_empty(scope)
-        status = self._status("deleteScope", pb.ScopeInfo(scope=scope))
+        info = pb.ScopeInfo(scope=scope)
+        status, _ = self._unless_failed("deleteScope", lambda: self._status("deleteScope", info))
         if status == 3:
             raise _not_empty(scope)
         if status not in (0, 2):

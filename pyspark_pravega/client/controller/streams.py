@@ -24,8 +24,6 @@ from pyspark_pravega.errors import (
 )
 
 _CREATE_PATIENCE_S = 10.0
-_FAILED = 1
-"""A busy controller may fail to create a stream (seen once, while 16 threads made 5,000 streams)."""
 _NO_SCOPE = 3
 """The controller says so also when somebody's look at the stream has made it break the creation off, as that of a
 key-value table (`client/key_value/creation.py`). When it is called again it goes on with it."""
@@ -50,12 +48,19 @@ class ControllerStreams(ControllerSegments):
         check_name("stream", stream.name)
         request = messages.configuration_message(stream, configuration)
         retries, is_unclear = Retries(_CREATE_PATIENCE_S), False
-        while True:
+
+        def create() -> int:
+            nonlocal is_unclear
             status, unclear = self._create("createStream", request)
             is_unclear |= unclear
-            if status not in (_FAILED, _NO_SCOPE):
+            return status
+
+        while True:
+            status, repeated = self._unless_failed("createStream", create)
+            is_unclear |= repeated
+            if status != _NO_SCOPE:
                 break
-            if status == _NO_SCOPE and not self.scope_exists(stream.scope):
+            if not self.scope_exists(stream.scope):
                 raise no_scope(stream.scope)
             if not retries.again():
                 break
@@ -239,8 +244,12 @@ class ControllerStreams(ControllerSegments):
         Raises:
             StreamNotFoundError: there is no such stream.
         """
+
+        def seal() -> int:
+            return self._status("sealStream", messages.info(stream), missing=no_stream(stream))
+
         try:
-            status = self._status("sealStream", messages.info(stream), missing=no_stream(stream))
+            status, _ = self._unless_failed("sealStream", seal)
         except UnclearAnswerError:
             if not self.is_sealed(stream):
                 raise
@@ -248,7 +257,7 @@ class ControllerStreams(ControllerSegments):
         if status in (2, 3):
             raise no_stream(stream)
         if status not in (0, 4):
-            raise OperationFailedError(f'the controller could not seal stream "{stream}" (status {status}): try again')
+            raise UnclearAnswerError(f'the controller could not seal stream "{stream}" (status {status}): try again')
 
     def delete_stream(self, stream: Stream, *, seal: bool = False) -> bool:
         """Delete a stream with all its events.
@@ -263,12 +272,14 @@ class ControllerStreams(ControllerSegments):
         Raises:
             StreamNotSealedError: it isn't sealed.
         """
+        info, was_there = messages.info(stream), seal
         if seal:
-            status = self._status("sealStream", messages.info(stream))
+            status, _ = self._unless_failed("sealStream", lambda: self._status("sealStream", info))
             if status in (2, 3):
                 return False
         try:
-            status = self._status("deleteStream", messages.info(stream))
+            status, repeated = self._unless_failed("deleteStream", lambda: self._status("deleteStream", info))
+            was_there |= repeated
         except UnclearAnswerError:
             if self.stream_exists(stream):
                 raise
@@ -278,7 +289,7 @@ class ControllerStreams(ControllerSegments):
         if status not in (0, 2):
             raise OperationFailedError(f'the controller could not delete stream "{stream}" (status {status})')
         # It was there when it was sealed: a call whose answer was lost may have deleted it, or somebody else.
-        return status == 0 or seal
+        return status == 0 or was_there
 
     def delegation_token(self, stream: Stream, access: Access = Access.READ_WRITE) -> str:
         """A token that lets its holder use a stream's segments for some time (10 minutes by default).

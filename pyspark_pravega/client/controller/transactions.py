@@ -143,7 +143,7 @@ class ControllerTransactions(ControllerSegments):
             writer_id=writer,
             timestamp=timestamp,
         )
-        missing = _no_transaction(stream, transaction)
+        missing, limit = _no_transaction(stream, transaction), Limit(self._rpc.timeout)
         while True:
             why = ""
             try:
@@ -160,7 +160,8 @@ class ControllerTransactions(ControllerSegments):
                     f'transaction {transaction} on stream "{stream}" was aborted, or its lease ran out, before its '
                     f"commit; it is {state.name.lower()}"
                 )
-            if not retries.again():
+            # A call may have tried for as long already.
+            if not limit.left or not retries.again():
                 raise TransactionError(
                     f'transaction {transaction} on stream "{stream}" could not be committed: the controller fails, '
                     f"again and again, and it still is open{why}"
@@ -178,7 +179,7 @@ class ControllerTransactions(ControllerSegments):
         request = pb.TxnRequest(
             stream_info=messages.info(stream), txn_id=messages.txn_id(transaction), timestamp=NO_TIMESTAMP
         )
-        missing = _no_transaction(stream, transaction)
+        missing, limit = _no_transaction(stream, transaction), Limit(self._rpc.timeout)
         retries = Retries(self._rpc.timeout)
         while True:
             try:
@@ -188,7 +189,7 @@ class ControllerTransactions(ControllerSegments):
                 pass
             if self.transaction_state(stream, transaction) != TransactionState.OPEN:
                 return False
-            if not retries.again():
+            if not limit.left or not retries.again():
                 raise TransactionError(
                     f'transaction {transaction} on stream "{stream}" couldn\'t be aborted: it stays open until its '
                     "lease runs out"

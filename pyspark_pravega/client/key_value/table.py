@@ -82,6 +82,11 @@ class KeyValueTable:
         several = len(segments.ids) > 1
         self._partitions = Partitions(str(self), segments, self._configuration.key_bytes if several else 0)
 
+    @property
+    def timeout(self) -> float:
+        """For how long a server that is gone is waited for, in seconds."""
+        return self._pool.timeout
+
     @classmethod
     def reopened(cls, pool: ConnectionPool, scope: str, name: str, *, key: bytes) -> KeyValueTable:
         """Open an existing table of one partition, without the controller where it was opened before.

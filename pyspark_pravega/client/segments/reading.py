@@ -283,6 +283,7 @@ def follow_segment(
         state = segment_state(pool, stream, segment_id)
         for data in read_range(pool, stream, segment_id, position, state.write_offset):
             position += len(data)
+            retries.succeeded()
             yield data
         if state.sealed:
             return

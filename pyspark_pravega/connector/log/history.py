@@ -22,7 +22,7 @@ from pyspark_pravega.connector.log.entries import (
     state_of,
 )
 from pyspark_pravega.connector.log.entry_keys import CUTS, STATE, SUBSCRIBERS, commit_key
-from pyspark_pravega.connector.log.json_table import Content, JsonTable, repeated
+from pyspark_pravega.connector.log.json_table import Content, JsonTable
 from pyspark_pravega.errors import ConfigurationError
 
 HISTORY = "history"
@@ -219,11 +219,11 @@ class HolderLog:
             versions = {**_versions(before), name: version}
             return {"versions": {one: number for one, number in versions.items() if number is not None}}
 
-        repeated(lambda: self._table.change(SUBSCRIBERS, changed))
+        self._table.repeated(lambda: self._table.change(SUBSCRIBERS, changed))
 
     def note_joined(self) -> None:
         """Note that there is another subscriber: who has looked for them before looks again."""
-        repeated(lambda: self._table.change(SUBSCRIBERS, lambda before: before or {"versions": {}}))
+        self._table.repeated(lambda: self._table.change(SUBSCRIBERS, lambda before: before or {"versions": {}}))
 
 
 def _cuts(cuts: Mapping[str, NamedCut]) -> Content:

@@ -21,7 +21,7 @@ from pyspark_pravega.connector.log.entry_keys import (
     job_key,
     ledger_name,
 )
-from pyspark_pravega.connector.log.json_table import Change, Content, Document, JsonTable, repeated
+from pyspark_pravega.connector.log.json_table import Change, Content, Document, JsonTable
 from pyspark_pravega.errors import ConflictError
 
 ABANDONED_MS = 2 * 86_400_000
@@ -57,11 +57,11 @@ class JobLog:
     def open(self) -> None:
         """Allow the job's tasks to add transactions."""
         entry = (job_key(self._job, 0), ANY_VERSION, {"job": str(self._job), "at": now_ms()})
-        repeated(lambda: self._table.put(entry))
+        self._table.repeated(lambda: self._table.put(entry))
 
     def close(self) -> None:
         """Allow no more transactions."""
-        repeated(lambda: self._table.remove((job_key(self._job, 0), ANY_VERSION)))
+        self._table.repeated(lambda: self._table.remove((job_key(self._job, 0), ANY_VERSION)))
 
     def add_attempt(self, partition: int, transaction: uuid.UUID, *, late: bool = False) -> bool:
         """Note a task attempt's transaction, so that the job can throw it away when another attempt wins.
@@ -80,7 +80,7 @@ class JobLog:
             # Once, also when this is the second try. Who has joined may not know of it yet, and looks for its name.
             return {**(before or {}), **_attempts(list(dict.fromkeys([*_transactions(before), str(transaction)])))}
 
-        repeated(lambda: self._table.change(key, noted))
+        self._table.repeated(lambda: self._table.change(key, noted))
         if late or self.is_open():
             return True
         self._take_back(key, transaction)
@@ -111,7 +111,7 @@ class JobLog:
         if begun:
             changes.append((shared, NOT_EXISTS, _shared(transaction)))
         try:
-            repeated(lambda: self._table.put(*changes))
+            self._table.repeated(lambda: self._table.put(*changes))
         except ConflictError:
             # It may be this very change: its answer was lost, and it was made again.
             attempt, *_ = self._table.in_the_way(*(key for key, _, _ in changes))
@@ -121,7 +121,7 @@ class JobLog:
             return Joined.SHARES
         self._take_back(key, transaction.id)
         if begun:
-            repeated(lambda: self._table.remove((shared, ANY_VERSION)))
+            self._table.repeated(lambda: self._table.remove((shared, ANY_VERSION)))
         return Joined.OVER
 
     def first(self, transaction: Transaction) -> Transaction:
@@ -168,7 +168,7 @@ class JobLog:
         """
         numbers = [*range(1, 1 + partitions), SHARED]
         entries = [(job_key(self._job, number), ANY_VERSION) for number in numbers]
-        repeated(lambda: self._table.remove(*entries))
+        self._table.repeated(lambda: self._table.remove(*entries))
 
     def commit(self) -> JobCommit | None:
         """What the job has become; None when it isn't committed, or its caller has the answer."""
@@ -181,7 +181,7 @@ class JobLog:
 
     def forget_commit(self) -> None:
         """Remove what tells that the job was committed: its caller has the answer, and won't retry."""
-        repeated(lambda: self._table.remove((job_key(self._job, COMMITTED), ANY_VERSION)))
+        self._table.repeated(lambda: self._table.remove((job_key(self._job, COMMITTED), ANY_VERSION)))
 
     def is_open(self) -> bool:
         """Whether the job may still add transactions.
@@ -197,7 +197,7 @@ class JobLog:
             others = [text for text in _transactions(before) if text != str(transaction)]
             return {**(before or {}), **_attempts(others)} if others else None
 
-        repeated(lambda: self._table.change(key, without))
+        self._table.repeated(lambda: self._table.change(key, without))
 
 
 @dataclass(frozen=True, kw_only=True)

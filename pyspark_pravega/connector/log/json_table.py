@@ -25,7 +25,7 @@ Made = TypeVar("Made")
 _READABLE_S, _POLL_S = 2.0, 0.002
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _REPEATED_S = 10.0
-"""How long after its begin a change is made again whose answer was lost."""
+"""How long after its begin a change is made again whose answer was lost, at least: it may have waited for a server."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -128,6 +128,22 @@ class JsonTable:
             if any(document is not None for document in documents) or not limit.wait(_POLL_S):
                 return documents
 
+    def repeated(self, change: Callable[[], Made]) -> Made:
+        """Make a change that does no harm when it is made twice; where its answer is lost, it is made again.
+
+        Args:
+            change: the change, of this table.
+        """
+        limit = Limit(max(_REPEATED_S, self._table.timeout))
+        while True:
+            try:
+                return change()
+            except DeadlineExceededError:
+                raise
+            except UnavailableError:
+                if not limit.wait():
+                    raise
+
     def _load(self, entry: Entry) -> Document:
         content: Content = json.loads(entry.value.decode())
         if content.get("format") != FORMAT:
@@ -136,23 +152,6 @@ class JsonTable:
                 f"(format {content.get('format')}, known is {FORMAT}): upgrade this one"
             )
         return Document(content=content, version=entry.version)
-
-
-def repeated(change: Callable[[], Made]) -> Made:
-    """Make a change that does no harm when it is made twice; where its answer is lost, it is made again.
-
-    Args:
-        change: the change.
-    """
-    limit = Limit(_REPEATED_S)
-    while True:
-        try:
-            return change()
-        except DeadlineExceededError:
-            raise
-        except UnavailableError:
-            if not limit.wait():
-                raise
 
 
 def _dump(content: Content) -> bytes:

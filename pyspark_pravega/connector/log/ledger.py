@@ -83,7 +83,7 @@ from pyspark_pravega.connector.log.job_log import (
     open_jobs,
     stored_commit,
 )
-from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable, repeated
+from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable
 from pyspark_pravega.connector.log.redeliveries import RedeliveryLog
 from pyspark_pravega.errors import ConfigurationError, ConflictError
 
@@ -325,7 +325,7 @@ class Ledger:
             taken = replace(progress, run=run, retired=retired)
             try:
                 # Where the first try was made after all the second one is a conflict, and the next look finds it.
-                (stored_as,) = repeated(partial(self._table.put, stored(taken)))
+                (stored_as,) = self._table.repeated(partial(self._table.put, stored(taken)))
                 return replace(taken, stored_as=stored_as)
             except ConflictError:
                 continue
@@ -340,7 +340,7 @@ class Ledger:
         while (progress := self.progress(query)).epoch >= epoch:
             try:
                 before = replace(progress, epoch=epoch - 1, version=None, rows=None, offsets=None)
-                repeated(partial(self._table.put, stored(before)))
+                self._table.repeated(partial(self._table.put, stored(before)))
             except ConflictError:
                 continue
 
@@ -421,7 +421,7 @@ class Ledger:
             return None if holder is not None and holder["by"] == mine["by"] else holder
 
         while True:
-            repeated(lambda: self._table.change(SCHEMAS, take))
+            self._table.repeated(lambda: self._table.change(SCHEMAS, take))
             holder = self._table.content(SCHEMAS)
             if holder is not None and holder["by"] == mine["by"]:
                 break
@@ -429,7 +429,7 @@ class Ledger:
         try:
             yield
         finally:
-            repeated(lambda: self._table.change(SCHEMAS, give_back))
+            self._table.repeated(lambda: self._table.change(SCHEMAS, give_back))
 
     def _complete_epoch(
         self, state: State, after: State, changes: Sequence[Change], commit: Commit, offsets: str | None

@@ -85,7 +85,8 @@ def take_version(client: Client, ledger: Ledger) -> Taken:
     Raises:
         UnavailableError: the stream is scaled, or committed to, all the time.
     """
-    limit = Limit(_PATIENCE_S)
+    patience = max(_PATIENCE_S, client.settings.timeout)
+    limit = Limit(patience)
     while True:
         try:
             taken = note_others(client, ledger, settle(client, ledger))
@@ -95,6 +96,6 @@ def take_version(client: Client, ledger: Ledger) -> Taken:
             return taken
         if not limit.wait():
             raise UnavailableError(
-                f'no version of stream "{ledger.stream}" could be noted within {_PATIENCE_S:g} s: it is scaled, or '
+                f'no version of stream "{ledger.stream}" could be noted within {patience:g} s: it is scaled, or '
                 "committed to, all the time"
             )

@@ -50,7 +50,9 @@ def settle(client: Client, ledger: Ledger, *, taken_over: str | None = None) -> 
         The log's state with nothing in progress.
     """
     since: dict[str, float] = {}
+    ends_at = time.monotonic() + COMMIT_TIMEOUT_S
     while True:
+        asked_at = time.monotonic()
         state = ledger.state()
         if state.pending is None:
             cleaned = clean(client, ledger, state)
@@ -61,6 +63,9 @@ def settle(client: Client, ledger: Ledger, *, taken_over: str | None = None) -> 
         patience_ends = since.setdefault(state.pending.job, time.monotonic() + GRACE_S)
         try:
             states = transaction_states(client, ledger.stream, state.pending)
+            if asked_at + GRACE_S / 2 < time.monotonic() < ends_at:
+                # Servers were gone: the committer, too, couldn't do anything meanwhile.
+                patience_ends = since[state.pending.job] = time.monotonic() + GRACE_S
             if states & COMMITTING_OR_DONE:
                 try:
                     cleaned = clean(client, ledger, finish(client, ledger, state))

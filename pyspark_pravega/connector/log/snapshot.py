@@ -27,7 +27,7 @@ POLL_S = 0.005
 Seen = TypeVar("Seen")
 
 PATIENCE_S = 60.0
-"""How long a snapshot waits for commits to come to rest."""
+"""How long a snapshot waits for commits to come to rest, at least: none does while a segment store is gone."""
 
 
 def take_snapshot(client: Client, stream: Stream, ledger: Ledger | None = None) -> Snapshot:
@@ -131,9 +131,10 @@ def consistently(
 
     Raises:
         StreamNotFoundError: there is no such stream.
-        UnavailableError: a commit didn't come to its end for a minute.
+        UnavailableError: a commit didn't come to its end for a minute, or for as long as servers are waited for.
     """
-    deadline, reminders = time.monotonic() + PATIENCE_S, Reminders()
+    patience = max(PATIENCE_S, client.settings.timeout)
+    deadline, reminders = time.monotonic() + patience, Reminders()
     while time.monotonic() < deadline:
         ledger = ledger or open_ledger(client, stream)
         before = _visible(client, ledger, helps=reminders.due())
@@ -145,7 +146,7 @@ def consistently(
                 return seen
         time.sleep(POLL_S)
     raise UnavailableError(
-        f'commits to stream "{stream}" did not come to rest for {PATIENCE_S:g} s, so no consistent view of it could be '
+        f'commits to stream "{stream}" did not come to rest for {patience:g} s, so no consistent view of it could be '
         "taken: check that the writers and the Pravega controller are healthy, and try again"
     )
 
