@@ -200,7 +200,7 @@ quick: lint
 test:
 	@$(MAKE) --no-print-directory -j3 $(STAMP) servers browser classes dbt-suite-tools $(TRIED)
 	$(if $(COVERAGE),$(BIN)/python -m coverage erase)
-	$(if $(SPARK),$(VENV)/spark-$(SPARK)/bin,$(BIN))/python $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --ignore tests/chaos --ignore tests/servers/test_failing_servers.py $(ARGS)
+	$(if $(SPARK),$(VENV)/spark-$(SPARK)/bin,$(BIN))/python $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --ignore tests/chaos --ignore tests/servers $(ARGS)
 
 # Once more without the native codec, where one has a part in it: the plain one has to give the same answers.
 test-plain:

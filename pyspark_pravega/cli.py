@@ -38,7 +38,7 @@ _GROUPS = {
     "Watching": {
         "ui": ("live", "a live page of streams, segments, commits, rows and lag"),
         "top": ("live", "streams with their rates, in the terminal"),
-        "lag": ("sql.lag", "how far a streaming query is behind its streams"),
+        "lag": ("sql.checkpoints.lag", "how far a streaming query is behind its streams"),
         "doctor": ("sql.doctor", "check the installation, and whether the servers answer"),
     },
     "This machine": {

@@ -199,9 +199,9 @@ def test_transactions_of_different_epochs_become_one_where_no_block_has_to_be_di
     for owner in owners[1:]:
         owner.abort()
     found = [tuple(map(int, event.split())) for event in stored_events(client, stream)]
-    assert sorted(found) == sorted((owner, key, turn) for owner in (0, 1, 3) for key in range(30) for turn in range(20))
-    for owner, key in itertools.product((0, 1, 3), range(30)):
-        assert [turn for *who, turn in found if who == [owner, key]] == list(range(20))
+    assert sorted(found) == sorted((by, key, turn) for by in (0, 1, 3) for key in range(30) for turn in range(20))
+    for by, key in itertools.product((0, 1, 3), range(30)):
+        assert [turn for *who, turn in found if who == [by, key]] == list(range(20))
 
 
 def test_a_commit_may_bring_the_writer_s_time(client: Client, stream: Stream) -> None:

@@ -250,8 +250,8 @@ def test_an_error_reaches_the_client(thrift: ThriftServer) -> None:
             ("SELECT raise_error('x')", "Error running query: [USER_RAISED_EXCEPTION] x SQLSTATE: P0001"),
         ):
             cursor.execute(statement, async_=True)
-            asked = eventually(lambda: found if (found := cursor.poll()).errorMessage else None)
-            message = asked.errorMessage.removeprefix("org.apache.hive.service.cli.HiveSQLException: ")
+            asked = eventually(lambda: cursor.poll().errorMessage)
+            message = str(asked).removeprefix("org.apache.hive.service.cli.HiveSQLException: ")
             assert message.startswith(words)
             assert "\tat " not in message
             assert "Caused by" not in message

@@ -134,7 +134,7 @@ class JobLog:
         noted = self._transaction(self._table.content(key))
         if noted is None:
             try:
-                repeated(lambda: self._table.put((key, NOT_EXISTS, _shared(transaction))))
+                self._table.repeated(lambda: self._table.put((key, NOT_EXISTS, _shared(transaction))))
             except ConflictError:
                 document = self._table.in_the_way(key)[0]
                 noted = self._transaction(None if document is None else document.content)

@@ -173,8 +173,8 @@ class TransactionTask:
             TransactionError: the job is over.
         """
         if self._late:
-            new = self._new()
-            return self._begin_own(new, None if self._plan.routing is None else self._log.first(new))
+            late = self._new()
+            return self._begin_own(late, None if self._plan.routing is None else self._log.first(late))
         shared, new = self._log.shared(), None
         if shared is None:
             shared = new = self._new()
