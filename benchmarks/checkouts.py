@@ -1,7 +1,8 @@
-"""This checkout and an earlier one by turns, on the same servers: `python -m benchmarks.checkouts --help`.
+"""This checkout beside an earlier one, or beside an older Spark: `python -m benchmarks.checkouts --help`.
 
-Each side is a program of its own with the environment of its checkout (`make setup` there), a session with two task
-slots, and the catalog as `configure` sets it. The programs do one thing after the other, never two at a time.
+They take turns on the same servers. Each side is a program of its own with the environment of its checkout (`make
+setup` there), a session with two task slots, and the catalog as `configure` sets it. The programs do one thing after
+the other, never two at a time.
 """
 
 from __future__ import annotations
@@ -24,17 +25,18 @@ from pyspark_pravega.sandbox import Sandbox
 
 SCOPE = "bench"
 BEFORE, HERE = "before", "here"
+PYTHON = Path(".venv/bin/python")
 _SIDE = Path(__file__).with_name("checkout_side.py")
 
 
 class Side:
     """The program of one checkout."""
 
-    def __init__(self, checkout: Path, sandbox: Sandbox, rows: Path, events: int) -> None:
+    def __init__(self, checkout: Path, python: Path, sandbox: Sandbox, rows: Path, events: int) -> None:
         addresses = (sandbox.controller_uri, sandbox.schema_registry_uri or "")
         # -P: what the program imports comes from its own checkout, not from the folder of this file.
         command = [
-            str(checkout / ".venv/bin/python"),
+            str(checkout / python),
             "-P",
             str(_SIDE),
             *addresses,
@@ -87,8 +89,11 @@ def _report(sandbox: Sandbox, arguments: argparse.Namespace) -> str:
         file = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pravega-bench-"))) / "rows.parquet"
         pq.write_table(pa.Table.from_batches([tables.rows]), file)
         sides = {
-            name: stack.enter_context(closing(Side(checkout, sandbox, file, events)))
-            for name, checkout in ((BEFORE, arguments.before), (HERE, Path(__file__).parents[1]))
+            name: stack.enter_context(closing(Side(checkout.resolve(), python, sandbox, file, events)))
+            for name, checkout, python in (
+                (BEFORE, arguments.before, arguments.python),
+                (HERE, Path(__file__).parents[1], PYTHON),
+            )
         }
         decoded = ("new workers",) if arguments.new_workers else ("decoded", "two columns", "sum", "count")
         streams = {} if arguments.new_workers else {"raw": tables.raw}
@@ -131,6 +136,9 @@ def _cases(sides: dict[str, Side], what: str, stream: str | None) -> list[Case]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.checkouts", description=__doc__)
     parser.add_argument("before", type=Path, help="the folder of the other checkout")
+    parser.add_argument(
+        "--python", type=Path, default=PYTHON, help="which of its Pythons, as .venv/spark-4.0/bin/python for Spark 4.0"
+    )
     parser.add_argument("--events", type=int, default=400_000, help="how many are read, and written")
     parser.add_argument("--events-size", type=int, default=1000, help="bytes of an event without its frame, on average")
     parser.add_argument("--runs", type=int, default=5, help="how often everything is measured")
