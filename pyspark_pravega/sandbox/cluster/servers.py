@@ -74,6 +74,7 @@ class Cluster:
         auth: bool = False,
         tls: bool = False,
         username: str = USERNAME,
+        token_ttl_s: int | None = None,
         rebalance_s: int = 1,
     ) -> None:
         """Describe a cluster; nothing is started yet.
@@ -95,6 +96,7 @@ class Cluster:
             auth: whether the servers want to know who asks.
             tls: whether the servers speak TLS, with certificates of an authority of the cluster's own.
             username: who may do everything, with `auth`.
+            token_ttl_s: how long the tokens for segment stores are valid, with `auth`, in seconds; 600 when None.
             rebalance_s: how long controllers wait at least until they spread containers over segment stores anew, in
                 seconds. Pravega's own default is 10.
 
@@ -115,6 +117,7 @@ class Cluster:
         self._given_ports = {"controller_port": controller_port, "registry_port": registry_port}
         self._heap, self._log_level, self._rebalance_s = heap, log_level, rebalance_s
         self._timeout_s, self._cache = timeout_s, cache
+        self._token_ttl_s = DEFAULT_TTL_S if token_ttl_s is None else token_ttl_s
         self._accounts = [Account(username)] if auth else []
         self._passwords = passwords_of(self._accounts)
         self._authority = Authority() if tls else None
@@ -310,7 +313,7 @@ class Cluster:
         former = data.prepare(self._folder, self._pravega, cluster=True).ports
         jars, registry_jars = bundles.fetch_all(releases.servers(self._pravega), cache=self._cache)
         settled = secured.renewed(
-            self._folder, self._accounts, self._passwords, token_ttl_s=DEFAULT_TTL_S, authority=self._authority
+            self._folder, self._accounts, self._passwords, token_ttl_s=self._token_ttl_s, authority=self._authority
         )
         self._access = listening.access_to(settled)
         given = {"controller-1": self._given_ports["controller_port"], REGISTRY: self._given_ports["registry_port"]}
