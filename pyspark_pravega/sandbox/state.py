@@ -180,7 +180,12 @@ def changing(data_dir: Path) -> Iterator[State | None]:
     Yields:
         Its state.
     """
-    with os.fdopen(os.open(data_dir / _CHANGES_FILE, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
+    folder = data_dir / CLUSTER_SETTINGS
+    if not folder.is_dir():
+        # It isn't a cluster, whose processes are started one by one, or not any more.
+        yield load(data_dir)
+        return
+    with os.fdopen(os.open(folder / _CHANGES_FILE, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield load(data_dir)
 
