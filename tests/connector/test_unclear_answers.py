@@ -181,7 +181,7 @@ def test_what_a_controller_can_t_do_without_others_is_waited_for(
         stream = Stream(scope, "s")
         for method, call, expected in (
             ("createScope", partial(controller.create_scope, scope), True),
-            ("createStream", partial(controller.create_stream, stream), True),
+            ("createStream", partial(controller.create_stream, stream, StreamConfiguration()), True),
             ("listStreamsInScope", lambda: list(controller.list_streams(scope)), ["s"]),
             ("sealStream", partial(controller.seal_stream, stream), None),
             ("deleteStream", partial(controller.delete_stream, stream), True),

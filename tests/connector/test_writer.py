@@ -247,6 +247,9 @@ def test_a_lost_attempt_and_a_scale_at_once_are_told_where_blocks_would_have_to_
     client: Client, table: TableDefinition, way: str
 ) -> None:
     plan, rows = WritePlan.of(table, WriteOptions()), numbered("one", 40)
+    if way == "a merge":
+        # The stream keeps at least as many segments as it was made with.
+        scale(client, table.stream, [3], [(0.75, 0.875), (0.875, 1.0)])
     writer = WriteJob(replace(plan, routing=None) if way == "a split, and no keys" else plan)
     messages = [run_task(writer, *rows, partition=0), run_task(writer, b"lost", partition=1)]
     if way != "a merge":
