@@ -145,7 +145,7 @@ def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     [
         (
             "s3a://shop/c?endpoint_override=http://127.0.0.1:1",
-            "s3a://shop/c can't be read: When .*; set AWS_",
+            "s3a://shop/c/commits can't be read: When .*; set AWS_",
         ),
         ("s3://key:secret@shop/c", "s3://shop/c must be named without a password: set AWS_ACCESS_KEY_ID"),
         ("hdfs://127.0.0.1:1/c", "hdfs://127.0.0.1:1/c can't be read: .*; set JAVA_HOME, HADOOP_HOME, and CLASSPATH"),
