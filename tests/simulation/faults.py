@@ -46,8 +46,6 @@ from pyspark_pravega.errors import (
     NotFoundError,
     OperationFailedError,
     PravegaError,
-    TransactionError,
-    UnclearAnswerError,
 )
 
 Fault = Callable[[], contextlib.AbstractContextManager[Any]]
@@ -134,24 +132,6 @@ def failed_aborts_believed() -> Iterator[None]:
             return False
 
     with patch.object(ControllerTransactions, "abort_transaction", abort):
-        yield
-
-
-@contextlib.contextmanager
-def unclear_commits_believed() -> Iterator[None]:
-    """Of a commit that the controller says to have failed, UNKNOWN, nobody looks at the transaction's state."""
-    commit = ControllerTransactions.commit_transaction
-
-    def believed(self: Any, stream: Stream, transaction: uuid.UUID, **more: Any) -> None:
-        request = _request(stream, transaction)
-        try:
-            if self._status("commitTransaction", request) == 0:
-                return
-        except UnclearAnswerError as error:
-            raise TransactionError("it could not be committed") from error
-        commit(self, stream, transaction, **more)
-
-    with patch.object(ControllerTransactions, "commit_transaction", believed):
         yield
 
 
@@ -393,7 +373,6 @@ FAULTS: tuple[Fault, ...] = (
     replaced_rows_visible,
     times_go_back,
     failed_aborts_believed,
-    unclear_commits_believed,
     commits_half_visible,
     settled_too_early,
     epochs_not_counted,
