@@ -117,7 +117,17 @@ def test_each_of_sparks_types_that_is_used_has_a_stand_in() -> None:
     ["client", "registry", "sandbox", "serde.formats", "connector.datasource", "live.commands"]
     + [
         f"sql.{name}"
-        for name in ("commands", "doctor", "checkpoints.lag", "streams", "rows", "pack", "server", "completion", "tables")
+        for name in (
+            "commands",
+            "doctor",
+            "checkpoints.lag",
+            "streams",
+            "rows",
+            "pack",
+            "server",
+            "completion",
+            "tables",
+        )
     ],
 )
 def test_a_module_is_loaded_without_spark(module: str) -> None:
