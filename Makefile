@@ -250,11 +250,12 @@ chaos: $(STAMP)
 		CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-50} PAIR_ROUNDS=$${PAIR_ROUNDS:-20} KEYED_ROUNDS=$${KEYED_ROUNDS:-100} KEYED_KILLS=$${KEYED_KILLS:-all} INGESTION_KILLS=$${INGESTION_KILLS:-20} \
 		CDC_KILLS=$${CDC_KILLS:-6} REAL_TIME_KILLS=$${REAL_TIME_KILLS:-100} CREATED_TABLES=$${CREATED_TABLES:-5000} $(BIN)/python -m pytest tests/chaos -s $(ARGS)
 
-# Each kind for a short time, from the first seed on: together 4 minutes.
+# Each kind for a short time, from the first seed on, and one fault of a cluster: together 6 minutes.
 chaos-sample: $(STAMP)
 	CHAOS_SAMPLE_S=$${CHAOS_SAMPLE_S:-30} CHAOS_WRITE_SAMPLE_S=$${CHAOS_WRITE_SAMPLE_S:-45} \
 		CHAOS_STREAMS_SAMPLE_S=$${CHAOS_STREAMS_SAMPLE_S:-20} CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-1} INGESTION_KILLS=$${INGESTION_KILLS:-1} \
 		$(BIN)/python -m pytest tests/chaos -n $(WORKERS) -rP $(ARGS)
+	$(if $(ARGS),,$(BIN)/python -m pytest -rP tests/servers/test_sample.py)
 
 # Clients and a Spark session while servers of a cluster are killed and frozen: ZooKeeper, bookies, controllers, segment
 # stores, a registry, as processes of this machine (4 GB of memory). SERVER_FAULTS=name,name takes some faults,

@@ -1,4 +1,4 @@
-"""One of the faults of `make chaos-servers` in each run of `make test`, with clients and without Spark.
+"""One of the faults of `make chaos-servers` in each run of `make chaos-sample`, with clients and without Spark.
 
 Which one, and what it does, is up to the commit that is tested; `SERVER_SEED=N` chooses.
 """
