@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 from pyspark_pravega.client.controller import controller_pb2 as pb
@@ -107,7 +106,6 @@ class ControllerTables(ControllerCalls):
                 return self._status("deleteKeyValueTable", info, missing=no_table(scope, table))
 
         while True:
-            asked_at = time.monotonic()
             try:
                 status, _ = self._unless_failed("deleteKeyValueTable", delete)
                 break
@@ -116,8 +114,8 @@ class ControllerTables(ControllerCalls):
                 if not limit.wait(_DELETE_POLL_S):
                     raise
             except UnavailableError:
-                # Where it is being made at the same time, the controller may not come to the end of it.
-                if time.monotonic() - asked_at < _DELETED_S or not limit.wait():
+                # It is gone for a while, or, where the table is being made at the same time, doesn't come to the end.
+                if not self._rpc.has_answered or not limit.wait():
                     raise
         if status not in (0, 2):
             raise OperationFailedError(
