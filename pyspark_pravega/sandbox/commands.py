@@ -154,7 +154,9 @@ def _start(args: argparse.Namespace) -> int:
                 _say(f"stop it with: {_command('stop', args)}")
                 return 0
             _say("Ctrl-C stops it")
-            return _stay_with_cluster(folder) if isinstance(sandbox, Cluster) else _stay(sandbox, folder)
+            if isinstance(sandbox, Cluster):
+                return _stay_with_cluster(folder, _command("restart", args))
+            return _stay(sandbox, folder)
         except KeyboardInterrupt:
             _say("stopping")
             return 0
@@ -220,8 +222,13 @@ def _stay(sandbox: Sandbox, folder: Path) -> int:
     raise SandboxError(f"{' and '.join(ended)} ended by itself{full}; see {log}\n{last_lines(log)}")
 
 
-def _stay_with_cluster(folder: Path) -> int:
-    """Wait until a signal, which is raised here, or until none of its processes is left; say which one ends."""
+def _stay_with_cluster(folder: Path, restart: str) -> int:
+    """Wait until a signal, which is raised here, or until none of its processes is left; say which one ends.
+
+    Args:
+        folder: the cluster's.
+        restart: the command that starts a process again, without the process's name.
+    """
     from pyspark_pravega.sandbox import data, state
 
     gone: set[str] = set()
@@ -229,7 +236,7 @@ def _stay_with_cluster(folder: Path) -> int:
     while (running := state.load(folder)) is not None:
         ended = {*running.ended()}
         for name in sorted(ended - gone):
-            _say(f"{name} has ended; start it again with: pravega-spark sandbox restart {name}")
+            _say(f"{name} has ended; start it again with: {restart} {name}")
         for name in sorted(gone - ended):
             _say(f"{name} runs again")
         gone = ended

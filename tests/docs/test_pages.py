@@ -21,7 +21,7 @@ from pyspark_pravega.connector.table import TableProperties
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.settings import SETTINGS
 
-MAX_LINE, MAX_ROW, MAX_CODE, MAX_ARCHITECTURE_WORDS, MAX_RESULTS_LINES = 120, 250, 76, 1200, 230
+MAX_LINE, MAX_ROW, MAX_CODE, MAX_ARCHITECTURE_WORDS, MAX_RESULTS_LINES = 120, 250, 76, 1200, 200
 MAX_WORDS = 1500
 """Of a page for users, as `wc -w` counts: with code, and with the bars of tables."""
 FOR_USERS = [page for page in PAGES if page == "README.md" or re.fullmatch(r"docs/(guides/)?[\w-]+\.md", page)]

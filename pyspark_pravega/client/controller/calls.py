@@ -45,11 +45,24 @@ class ControllerCalls:
         return self._rpc.status(method, request, missing=missing)
 
     def _create(self, method: str, request: Message) -> tuple[int, bool]:
-        """Call a method that makes something, again where an answer doesn't tell whether that was done.
+        """Call a method that makes something, again where the controller says that it failed, or doesn't tell.
 
         Returns:
             The last status, and whether a call before may have made it.
         """
+        is_unclear = False
+
+        def ask() -> int:
+            nonlocal is_unclear
+            status, unclear = self._answer_of_creation(method, request)
+            is_unclear |= unclear
+            return status
+
+        status, repeated = self._unless_failed(method, ask)
+        return status, is_unclear or repeated
+
+    def _answer_of_creation(self, method: str, request: Message) -> tuple[int, bool]:
+        """As `_create`, but an answer that tells is the last one, whatever it says."""
         limit, retries, unclear = Limit(self._rpc.timeout), Retries(self._rpc.timeout), 0
         while True:
             try:

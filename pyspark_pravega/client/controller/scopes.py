@@ -33,18 +33,10 @@ class ControllerScopes(ControllerReaderGroups, ControllerTables):
             InvalidNameError: it can't be called so.
         """
         check_name("scope", scope)
-        is_unclear = False
-
-        def create() -> int:
-            nonlocal is_unclear
-            status, unclear = self._create("createScope", pb.ScopeInfo(scope=scope))
-            is_unclear |= unclear
-            return status
-
-        status, repeated = self._unless_failed("createScope", create)
+        status, is_unclear = self._create("createScope", pb.ScopeInfo(scope=scope))
         if status not in (0, 2):
             raise OperationFailedError(f'the controller refused to create scope "{scope}" (status {status})')
-        return status == 0 or is_unclear or repeated
+        return status == 0 or is_unclear
 
     def list_scopes(self) -> Iterator[str]:
         """The scopes users have made, page by page (a page holds up to 1,000)."""

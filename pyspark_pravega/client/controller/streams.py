@@ -48,16 +48,9 @@ class ControllerStreams(ControllerSegments):
         check_name("stream", stream.name)
         request = messages.configuration_message(stream, configuration)
         retries, is_unclear = Retries(_CREATE_PATIENCE_S), False
-
-        def create() -> int:
-            nonlocal is_unclear
+        while True:
             status, unclear = self._create("createStream", request)
             is_unclear |= unclear
-            return status
-
-        while True:
-            status, repeated = self._unless_failed("createStream", create)
-            is_unclear |= repeated
             if status != _NO_SCOPE:
                 break
             if not self.scope_exists(stream.scope):
