@@ -14,6 +14,16 @@ def running_sandbox() -> Mapping[str, str]:
     return environment
 
 
+def is_of_cluster(controllers: Sequence[tuple[str, int]]) -> bool:
+    """Whether addresses are those of a running sandbox of several processes, of which some may be gone.
+
+    Args:
+        controllers: host and port.
+    """
+    room: Any = _room()
+    return room is not None and bool(room.is_of_cluster(controllers))
+
+
 def way_out(controllers: Sequence[tuple[str, int]]) -> str:
     """What to do where no controller answers.
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from pyspark_pravega.client import Client
 from pyspark_pravega.connector.memory import keep_freed_memory, spare_what_is_loaded
-from pyspark_pravega.found import running_sandbox
+from pyspark_pravega.found import is_of_cluster, running_sandbox
 from pyspark_pravega.registry import SchemaRegistry
-from pyspark_pravega.settings import Settings, canonical_key
+from pyspark_pravega.settings import Settings, canonical_key, controller_addresses
 
 
 def statement_settings(options: Mapping[str, str]) -> Settings:
@@ -60,7 +60,7 @@ def _connection(settings: Settings) -> Settings:
 def _client(settings: Settings, pid: int) -> Client:
     del pid
     keep_freed_memory()
-    client = Client(settings, presumed=_is_in_task())
+    client = Client(settings, presumed=_is_known(settings))
     spare_what_is_loaded()
     return client
 
@@ -74,8 +74,13 @@ def _registry(settings: Settings, pid: int) -> SchemaRegistry:
         timeout=settings.timeout,
         credentials=settings.credentials(),
         tls=settings.tls,
-        presumed=_is_in_task(),
+        presumed=_is_known(settings),
     )
+
+
+def _is_known(settings: Settings) -> bool:
+    """Whether the addresses are right for sure: servers that don't answer there are gone for a while."""
+    return _is_in_task() or is_of_cluster(controller_addresses(settings.controller_uri))
 
 
 def _is_in_task() -> bool:

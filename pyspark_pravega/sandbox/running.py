@@ -41,6 +41,18 @@ def variables(program: str) -> Mapping[str, str]:
     return sandbox.environment()
 
 
+def is_of_cluster(controllers: Sequence[tuple[str, int]]) -> bool:
+    """Whether addresses are those of a running sandbox of several processes, of which some may be gone.
+
+    Args:
+        controllers: host and port.
+    """
+    sandbox = running()
+    if sandbox is None or not sandbox.cluster:
+        return False
+    return tuple(controllers) == controller_addresses(sandbox.controller_uri)
+
+
 def way_out(controllers: Sequence[tuple[str, int]]) -> str:
     """What to do where no controller answers at an address of this machine.
 
