@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 from class_archives import ARCHIVES
 from class_archives import options as archive_options
+from class_archives import present as present_archives
 from error_tools import java_traces
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
@@ -125,7 +126,7 @@ def _share_compiled_python() -> None:
 
 def pytest_report_header() -> str:
     """Say whether JVMs have archives of their classes: without them all takes longer."""
-    return f"archives of classes: {len(archive_options())} of {len(ARCHIVES)} (make classes)"
+    return f"archives of classes: {len(present_archives())} of {len(ARCHIVES)} (make classes)"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import data, folders, listening, readiness, state
@@ -18,12 +18,13 @@ from pyspark_pravega.sandbox.ports import require_free
 from pyspark_pravega.sandbox.processes import STOP_GRACE_S, Kept, ProcessId, end
 from pyspark_pravega.sandbox.readiness import PortTakenError
 from pyspark_pravega.sandbox.security import USERNAME, Account, Authority, passwords_of, secured
+from pyspark_pravega.sandbox.started import Started
 from pyspark_pravega.sandbox.state import State
 
 _ATTEMPTS = 5
 
 
-class Sandbox:
+class Sandbox(Started):
     """Pravega and its schema registry on this machine.
 
     `with Sandbox() as sandbox:` gives two servers that answer at `sandbox.controller_uri` and
@@ -113,7 +114,7 @@ class Sandbox:
         self._state: State | None = None
         self._owner = os.getpid()
 
-    def start(self) -> Sandbox:
+    def start(self) -> Self:
         """Fetch the servers if need be, start them, and wait until both answer.
 
         Returns:
@@ -181,24 +182,9 @@ class Sandbox:
         return detached
 
     @property
-    def pravega(self) -> str:
-        """Pravega's version, such as `0.13`."""
-        return self._pravega
-
-    @property
     def durable(self) -> bool:
         """Whether its data is kept."""
         return self._durable
-
-    @property
-    def controller_uri(self) -> str:
-        """`tcp://127.0.0.1:PORT`, or `tls://...`."""
-        return self._running().controller_uri
-
-    @property
-    def schema_registry_uri(self) -> str:
-        """`http://127.0.0.1:PORT`, or `https://...`."""
-        return self._running().schema_registry_uri
 
     @property
     def username(self) -> str | None:
@@ -265,17 +251,6 @@ class Sandbox:
         """What the schema registry writes."""
         return self.data_dir / state.REGISTRY_LOG
 
-    def environment(self, *, secrets: bool = True) -> dict[str, str]:
-        """What to set for programs that shall use this sandbox.
-
-        Args:
-            secrets: with the user and password, where it asks for them.
-
-        Returns:
-            Variable to value.
-        """
-        return self._running().environment(secrets=secrets)
-
     def ended(self) -> list[str]:
         """The servers that have ended although nobody stopped this sandbox.
 
@@ -283,14 +258,6 @@ class Sandbox:
             Their names; none when all is well.
         """
         return self._running().ended()
-
-    def __enter__(self) -> Sandbox:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _start(self, folder: Path, jars: Path, registry_jars: Path, former: Mapping[str, int]) -> None:
         security = secured.renewed(folder, self._accounts, self._passwords, self._token_ttl_s, self._authority)

@@ -185,5 +185,5 @@ def test_a_creation_without_an_answer_is_asked_for_again(
             assert through.controller.create_reader_group(group(stream)) == asked[0]
         finally:
             over.set()
-    assert len(asked) == 2
-    assert asked[0] == asked[1]
+    assert len(asked) > 1
+    assert [*{*asked}] == asked[:1]

@@ -79,7 +79,7 @@ def check_letters(output: Shown) -> None:
     assert [f"rows: {dear}, repeated: {repeated}\n" in output.printed for repeated in (False, True)] == [True, True]
 
 
-SINCE = {"quickstart": "4.2", "realtime": "4.3", "changes": "4.2"}
+SINCE = {"quickstart": "4.2", "realtime": "4.3", "changes": "4.2", "letters": "4.2"}
 """Which Spark has all that a notebook shows."""
 CHECKS = {
     "quickstart": check_quickstart,

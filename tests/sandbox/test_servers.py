@@ -111,7 +111,7 @@ class Second:
 
 
 def create_as_soon_as_it_answers(controller_uri: str) -> bool:
-    with Client(Settings.resolve({"controller-uri": controller_uri, "timeout": "20"}, environ={})) as client:
+    with Client(Settings.resolve({"controller-uri": controller_uri, "timeout": "120"}, environ={})) as client:
         eventually(lambda: _is_made(client))
         return client.controller.create_key_value_table("early", "kv", partitions=1, key_bytes=4)
 

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from java_tools import PRAVEGA_MAIN, find_java, make_home
+from java_tools import KEEPING_MAINS, PRAVEGA_MAIN, find_java, make_home
 
 from pyspark_pravega.sandbox import places
 from pyspark_pravega.sandbox.files import RELEASES, chosen
@@ -34,6 +34,7 @@ from pyspark_pravega.sandbox.places import cache_folder
 _HERE = Path(__file__).parent
 _SANDBOX = Path(places.__file__).parent
 _ARTIFACTS = _SANDBOX / "artifacts"
+_SANDBOX_CLASSES = _HERE.parents[1] / "jvm" / "sandbox"
 _LIMIT_S = 300
 _UNUSED_DAYS = 30
 _QUIET = ["-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
@@ -45,8 +46,8 @@ class Archive:
     """The classes of one kind of program."""
 
     name: str
-    word: str
-    """What the command lines of its programs have."""
+    words: tuple[str, ...]
+    """Of which the command lines of its programs have one."""
     texts: Callable[[], Sequence[Path]]
     """Files whose contents say which classes there are: those of this checkout."""
     jars: Callable[[], Sequence[Path]]
@@ -166,39 +167,48 @@ def _bundle(name: str) -> list[Path]:
 
 SPARK = Archive(
     "spark",
-    "org.apache.spark.",
+    ("org.apache.spark.",),
     lambda: [_HERE / "classes_of_spark.py"],
     lambda: sorted(_jars(_kept_home() / "jars")),
 )
 PRAVEGA = Archive(
     "pravega",
-    PRAVEGA_MAIN,
+    (PRAVEGA_MAIN, *KEEPING_MAINS),
     lambda: [
         _HERE / "classes_of_servers.py",
         RELEASES[chosen(None)].manifest,
         *sorted((_SANDBOX / "java").glob("*.py")),
+        *sorted(_SANDBOX_CLASSES.rglob("*.java")),
     ],
     lambda: _bundle(RELEASES[chosen(None)].name),
 )
 REGISTRY = Archive(
     "registry",
-    "io.pravega.schemaregistry.service.Main",
+    ("io.pravega.schemaregistry.service.Main",),
     lambda: [_HERE / "classes_of_servers.py", _ARTIFACTS / "schema-registry.sha256"],
     lambda: _bundle("schema-registry"),
 )
 IVY = Archive(
     "ivy",
-    "-Divy.default.ivy.user.dir=",
+    ("-Divy.default.ivy.user.dir=",),
     lambda: [_HERE / "classes_of_ivy.py"],
     lambda: sorted((_kept_home() / "jars").glob("ivy-*.jar")),
 )
 ARCHIVES = (SPARK, PRAVEGA, REGISTRY, IVY)
 
 
+def present() -> dict[Archive, Path]:
+    """The archives that are there, and where."""
+    return {archive: file for archive in ARCHIVES if (file := archive.file()) and file.exists()}
+
+
 def options() -> dict[str, list[str]]:
     """Java's options for the archives that are there: a word of command lines to the options of those programs."""
-    files = {archive.word: archive.file() for archive in ARCHIVES}
-    return {word: [f"-XX:SharedArchiveFile={file}", *_QUIET] for word, file in files.items() if file and file.exists()}
+    return {
+        word: [f"-XX:SharedArchiveFile={file}", *_QUIET]
+        for archive, file in present().items()
+        for word in archive.words
+    }
 
 
 def make_missing() -> list[str]:
@@ -281,22 +291,26 @@ def _remove_unused(folder: Path) -> None:
 
 
 def _run_spark(folder: Path, written: Sequence[Path]) -> None:
-    home = make_home(_empty(folder / "java"), {SPARK.word: [f"-XX:ArchiveClassesAtExit={written[0]}"]})
+    home = make_home(_empty(folder / "java"), _options(SPARK, f"-XX:ArchiveClassesAtExit={written[0]}"))
     spark_home = _kept_home()
     submit = spark_home / "bin" / "spark-submit"
     _run(folder, home, str(submit), str(_HERE / "classes_of_spark.py"), SPARK_HOME=str(spark_home))
 
 
 def _run_ivy(folder: Path, written: Sequence[Path]) -> None:
-    home = make_home(_empty(folder / "java"), {IVY.word: [f"-XX:ArchiveClassesAtExit={written[0]}"]})
+    home = make_home(_empty(folder / "java"), _options(IVY, f"-XX:ArchiveClassesAtExit={written[0]}"))
     # Ivy is taken from the pyspark that Python sees first.
     _run(folder, home, sys.executable, str(_HERE / "classes_of_ivy.py"), PYTHONPATH=str(_kept_home().parent))
 
 
 def _run_servers(folder: Path, written: Sequence[Path]) -> None:
-    recorded = {archive.word: ["-XX:+RecordDynamicDumpInfo"] for archive in (PRAVEGA, REGISTRY)}
-    home = make_home(_empty(folder / "java"), recorded)
+    record = "-XX:+RecordDynamicDumpInfo"
+    home = make_home(_empty(folder / "java"), {**_options(PRAVEGA, record), **_options(REGISTRY, record)})
     _run(folder, home, sys.executable, str(_HERE / "classes_of_servers.py"), *map(str, written))
+
+
+def _options(archive: Archive, option: str) -> dict[str, list[str]]:
+    return {word: [option] for word in archive.words}
 
 
 def _empty(folder: Path) -> Path:

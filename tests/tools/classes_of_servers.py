@@ -1,10 +1,13 @@
 """Writes the classes that servers load until a table has been written and read (`class_archives`).
 
+Pravega keeps its data, where it can: so it has all that one in memory has, and a bookie.
+
 Arguments: the file for Pravega's classes, and the one for the schema registry's.
 """
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,7 +17,8 @@ from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.write.job import WriteJob
 from pyspark_pravega.connector.write.plan import WritePlan
-from pyspark_pravega.sandbox import Sandbox
+from pyspark_pravega.sandbox import Sandbox, data
+from pyspark_pravega.sandbox.files import chosen
 from pyspark_pravega.sandbox.places import java
 from pyspark_pravega.settings import Settings
 
@@ -33,7 +37,8 @@ def _work(sandbox: Sandbox) -> None:
 
 
 if __name__ == "__main__":
-    with Sandbox() as running:
+    keeps = chosen(None) in data.ABLE
+    with tempfile.TemporaryDirectory() as folder, Sandbox(data_dir=folder, durable=keeps) as running:
         _work(running)
         for pid, file in zip((running.pravega_pid, running.registry_pid), sys.argv[1:], strict=True):
             command = [str(java().with_name("jcmd")), str(pid), "VM.cds", "dynamic_dump", file]

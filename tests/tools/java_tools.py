@@ -14,7 +14,15 @@ than they give (a sandbox's start took 16 s of CPU, and 10 s so; six statements 
 one compiler Java has 48 MB for what it compiles, which a session of many tests fills ("Out of space in CodeCache"): it
 gets as much as with both."""
 PRAVEGA_MAIN = "io.pravega.local.LocalPravegaEmulator"
-"""What the command lines of Pravega's servers have."""
+"""What the command lines of Pravega's servers have whose data lies in memory."""
+KEEPING_MAINS = (
+    "pyspark.pravega.sandbox.Durable",
+    "io.pravega.controller.server.Main",
+    "io.pravega.segmentstore.server.host.ServiceStarter",
+    "org.apache.bookkeeper.server.Main",
+    "org.apache.zookeeper.server.quorum.QuorumPeerMain",
+)
+"""The same of those whose data is kept: a sandbox in one process, and the processes of a cluster."""
 _OF_PROGRAMS = {
     PRAVEGA_MAIN: [
         # With 20, 200 and 80 threads, as the standalone has them, each step of a request wakes one that sleeps.

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import data, folders, listening, readiness, state
@@ -21,6 +21,7 @@ from pyspark_pravega.sandbox.ports import require_free
 from pyspark_pravega.sandbox.processes import STOP_GRACE_S, Kept, ProcessId, end
 from pyspark_pravega.sandbox.readiness import Access, PortTakenError
 from pyspark_pravega.sandbox.security import USERNAME, Account, Authority, passwords_of, secured
+from pyspark_pravega.sandbox.started import Started
 from pyspark_pravega.sandbox.state import State, role
 
 _ATTEMPTS = 5
@@ -49,7 +50,7 @@ class Member:
         return self.process is not None and self.process.exit_code() is None
 
 
-class Cluster:
+class Cluster(Started):
     """ZooKeeper, bookies, controllers, segment stores and a schema registry, each a process of its own.
 
     `with Cluster(data_dir="here") as cluster:` starts them, and ends them after the block, or when this process is
@@ -129,7 +130,7 @@ class Cluster:
         self.members: dict[str, Member] = {}
         """The processes by name; none before `prepare` or `start`."""
 
-    def start(self) -> Cluster:
+    def start(self) -> Self:
         """Fetch the servers if need be, start them, and wait until all answer.
 
         Returns:
@@ -270,43 +271,9 @@ class Cluster:
         return detached
 
     @property
-    def pravega(self) -> str:
-        """Pravega's version, such as `0.13`."""
-        return self._pravega
-
-    @property
     def data_dir(self) -> Path:
         """Where its files lie."""
         return self._folder
-
-    @property
-    def controller_uri(self) -> str:
-        """`tcp://127.0.0.1:PORT,127.0.0.1:PORT`, or `tls://...`, with all controllers."""
-        return self._running().controller_uri
-
-    @property
-    def schema_registry_uri(self) -> str:
-        """`http://127.0.0.1:PORT`, or `https://...`."""
-        return self._running().schema_registry_uri
-
-    def environment(self, *, secrets: bool = True) -> dict[str, str]:
-        """What to set for programs that shall use this cluster.
-
-        Args:
-            secrets: with the user and password, where it asks for them.
-
-        Returns:
-            Variable to value.
-        """
-        return self._running().environment(secrets=secrets)
-
-    def __enter__(self) -> Cluster:
-        return self.start()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def _lay_out(self) -> None:
         """Settle ports, keys and settings, also for a second try of a start."""

@@ -1,7 +1,7 @@
-"""A jar of the classes of Pravega that the sandbox writes anew; it stands before Pravega's own.
+"""A jar of what the sandbox has beside Pravega's jars, before which it stands: classes of its own, and changed ones.
 
-`loopback`, `properties` and `tokens` say what is changed.
-Pravega's jars are pinned by their sums, so these are classes of few versions.
+Its own ones are in `jvm/sandbox`. `loopback`, `properties` and `tokens` say what is changed. Pravega's jars are pinned
+by their sums, so these are classes of few versions.
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ _CHANGES = (
     ),
 )
 """Jar, class, how it is changed, and what else can't be done."""
+OWN = Path(__file__).parents[2] / "jars" / "pyspark-pravega-sandbox.jar"
+"""The sandbox's own classes; not there where the package was installed without its Java part."""
 
 
 def class_jar(jars: Path, folder: Path) -> Path:
-    """A jar of the changed classes; written where it isn't yet.
+    """A jar of the sandbox's own classes and the changed ones; written where it isn't yet.
 
     It is the same file at each start of each sandbox, beside the jars that it belongs to: Java has an archive of
     classes (its option `-XX:SharedArchiveFile`) for files that stay the same, and for none where there are folders of
@@ -55,8 +57,11 @@ def class_jar(jars: Path, folder: Path) -> Path:
                 code = change(code)
             except (ValueError, LookupError, struct.error) as error:
                 raise SandboxError(f"{changed} in {jar} isn't one of those that are known: {harm}") from error
-            # With a date of its own, 1980, so that the bytes are always the same.
-            written.writestr(zipfile.ZipInfo(changed), code)
+            _write(written, changed, code)
+        if OWN.exists():
+            with zipfile.ZipFile(OWN) as own:
+                for name in sorted(name for name in own.namelist() if name.endswith(".class")):
+                    _write(written, name, own.read(name))
     whole = content.getvalue()
     # Another version of this package may change them otherwise, at the same time.
     name = f"{jars.name}-{hashlib.sha256(whole).hexdigest()[:12]}.jar"
@@ -64,6 +69,11 @@ def class_jar(jars: Path, folder: Path) -> Path:
         return _kept(jars.parent.with_name("changed") / name, whole)
     except OSError:
         return _kept(folder / "changed.jar", whole)
+
+
+def _write(jar: zipfile.ZipFile, name: str, code: bytes) -> None:
+    # With a date of its own, 1980, so that the bytes are always the same.
+    jar.writestr(zipfile.ZipInfo(name), code)
 
 
 def _kept(file: Path, content: bytes) -> Path:

@@ -10,12 +10,11 @@ from pathlib import Path
 
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import state
-from pyspark_pravega.sandbox.java import jvm, parts
+from pyspark_pravega.sandbox.java import changed, jvm, parts
 from pyspark_pravega.sandbox.java.jvm import Launch, Ports
 from pyspark_pravega.sandbox.security import Secured
 
 MAIN = "pyspark.pravega.sandbox.Durable"
-_JAR = Path(__file__).parents[2] / "jars" / "pyspark-pravega-sandbox.jar"
 _SESSION_MS = 20_000
 _BUFFERS_BYTES = 256 << 20
 """What is taken outside of the heap beside the cache: buffers of connections, and of the bookie."""
@@ -48,8 +47,10 @@ def pravega(
     Raises:
         SandboxError: the package was installed without its Java part.
     """
-    if not _JAR.exists():
-        raise SandboxError(f"{_JAR} is missing, without which no sandbox keeps its data: install the package again")
+    if not changed.OWN.exists():
+        raise SandboxError(
+            f"{changed.OWN} is missing, without which no sandbox keeps its data: install the package again"
+        )
     cache = jvm.size_of(heap) // 2
     assert ports.bookie is not None
     assert ports.controller_rest is not None
@@ -78,7 +79,7 @@ def pravega(
     direct = f"-XX:MaxDirectMemorySize={cache + _BUFFERS_BYTES}"
     memory = [*jvm.heap_options(heap, preallocate=preallocate), direct]
     return jvm.launch(
-        [_JAR, *jvm.pravega_classes(jars, folder)],
+        jvm.pravega_classes(jars, folder),
         folder,
         [MAIN, str(ports.zookeeper), str(zookeeper), str(bookie), parts.LEDGERS],
         properties,

@@ -133,9 +133,8 @@ def pravega(
         tokens.KEY_FILE: str(asking.signing_key if asking else os.devnull),
         tokens.TTL: str(asking.token_ttl_s if asking else tokens.DEFAULT_TTL_S),
     }
-    memory = heap_options(heap, preallocate=preallocate)
-    class_path = [changed.class_jar(jars, temporary(folder)), jars]
-    return launch(class_path, folder, ["io.pravega.local.LocalPravegaEmulator"], properties, memory, log_level)
+    classes, memory = pravega_classes(jars, folder), heap_options(heap, preallocate=preallocate)
+    return launch(classes, folder, ["io.pravega.local.LocalPravegaEmulator"], properties, memory, log_level)
 
 
 def registry(
@@ -239,7 +238,9 @@ def size_of(heap: str) -> int:
 
 
 def pravega_classes(jars: Path, folder: Path) -> list[Path]:
-    """The class path of Pravega's own servers and of those that they need, as `launch` takes it.
+    """The class path of Pravega and of the servers that it needs, as `launch` takes it.
+
+    It is the same for all sandboxes, so one archive of classes (Java's `-XX:SharedArchiveFile`) fits them.
 
     Args:
         jars: the folder of Pravega's jars.
@@ -247,7 +248,7 @@ def pravega_classes(jars: Path, folder: Path) -> list[Path]:
     """
     # These two have classes, too: those that BookKeeper's jars need of them.
     more = [*sorted(jars.glob("circe-checksum-*.nar")), *sorted(jars.glob("cpu-affinity-*.nar"))]
-    return [changed.class_jar(jars, temporary(folder)), *more, jars]
+    return [changed.class_jar(jars, temporary(folder)), jars, *more]
 
 
 def controller_uri(ports: Sequence[int], *, tls: bool) -> str:
@@ -282,7 +283,7 @@ def launch(
     """How to start a server.
 
     Args:
-        entries: jars of the class path, the last one a folder of them.
+        entries: the class path, of jars and of folders of them.
         folder: the sandbox's.
         program: the main class, and its arguments.
         properties: system properties.
@@ -304,8 +305,8 @@ def launch(
         *program,
     ]
     # Sorted, as the order of a `*` class path is the file system's; in the environment, to keep process lists legible.
-    *before, jars = entries
-    class_path = os.pathsep.join(map(str, [*before, *sorted(jars.glob("*.jar"))]))
+    files = [file for entry in entries for file in (sorted(entry.glob("*.jar")) if entry.is_dir() else [entry])]
+    class_path = os.pathsep.join(map(str, files))
     return Launch(command=command, environment=environment(class_path))
 
 

@@ -5,13 +5,11 @@ import java.util.HexFormat;
 import org.apache.hive.service.cli.session.SessionManager;
 import org.apache.spark.api.python.PythonWorker;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
-import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
-import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
+import org.apache.spark.sql.catalyst.expressions.codegen.UnsafeRowWriter;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonScan;
 import org.apache.spark.sql.execution.python.ArrowPythonRunner;
 import org.apache.spark.sql.hive.thriftserver.HiveThriftServer2;
 import org.apache.spark.sql.hive.thriftserver.SparkSQLSessionManager;
-import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 import pyspark.pravega.bridge.Since;
 
@@ -71,9 +69,12 @@ public final class SelfCheck {
 
   /** A row of a number, of nothing and of a text, as {@code spark/unsafe_rows.py} takes it apart. */
   private static boolean rowsLieAsExpected() {
-    StructType schema = new StructType().add("a", "long").add("b", "int").add("c", "string");
-    Object[] values = {7L, null, UTF8String.fromString("ab")};
-    byte[] row = UnsafeProjection.create(schema).apply(new GenericInternalRow(values)).getBytes();
+    UnsafeRowWriter writer = new UnsafeRowWriter(3);
+    writer.resetRowWriter();
+    writer.write(0, 7L);
+    writer.setNullAt(1);
+    writer.write(2, UTF8String.fromString("ab"));
+    byte[] row = writer.getRow().getBytes();
     String nulls = "0200000000000000";
     String words = "0700000000000000" + "0000000000000000" + "0200000020000000";
     return HexFormat.of().formatHex(row).equals(nulls + words + "6162000000000000");
