@@ -82,6 +82,7 @@ pyspark_pravega/jars/pyspark-pravega-spark-%.jar: $(VENV)/spark-%/.ready $(SHIM)
 # Environments with another pyspark before all else that .venv has.
 $(VENV)/spark-%/.ready: jvm/spark-%/requirements.txt | $(VENV)/.package
 	test -x $(VENV)/spark-$*/bin/python || $(BIN)/python -m venv --without-pip $(VENV)/spark-$*
+	@echo "installing Spark $*: its 430 MB are fetched once for all checkouts, and made into a wheel, which takes minutes"
 	@$(call install,$(VENV)/spark-$*,--no-deps --require-hashes -r $<)
 	$(BIN)/python -c 'import sys; print("$(CURDIR)", *(path for path in sys.path if path.endswith("-packages")), sep="\n")' \
 		>"$$($(VENV)/spark-$*/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/base.pth"

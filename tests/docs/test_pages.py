@@ -24,6 +24,8 @@ from pyspark_pravega.settings import SETTINGS
 MAX_LINE, MAX_ROW, MAX_CODE, MAX_ARCHITECTURE_WORDS, MAX_RESULTS_LINES = 120, 250, 76, 1200, 200
 MAX_WORDS = 1500
 """Of a page for users, as `wc -w` counts: with code, and with the bars of tables."""
+MAX_SENTENCES = 18_500
+"""Words of all pages for users together, outside code and tables."""
 FOR_USERS = [page for page in PAGES if page == "README.md" or re.fullmatch(r"docs/(guides/)?[\w-]+\.md", page)]
 FOR_USERS = [page for page in FOR_USERS if page not in {"docs/architecture.md", "docs/pravega-facts.md"}]
 GUIDES = [
@@ -58,6 +60,11 @@ def test_code_isn_t_too_wide(page: str) -> None:
 @pytest.mark.parametrize("page", FOR_USERS)
 def test_no_page_for_users_is_too_long(page: str) -> None:
     assert len((ROOT / page).read_text().split()) <= MAX_WORDS
+
+
+def test_pages_for_users_are_short_together() -> None:
+    lines = [line for page in FOR_USERS for _, line in prose(page) if not line.startswith("|")]
+    assert sum(len(line.split()) for line in lines) <= MAX_SENTENCES
 
 
 def test_the_architecture_is_read_in_minutes() -> None:
