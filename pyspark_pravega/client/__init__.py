@@ -3,7 +3,7 @@
 Values: `names`, `policies`, `stream_cut`, `transactions`, `reader_groups`; `routing` serves all rooms.
 Rooms, each of which uses only those before it: `wire` (the wire protocol, without sockets) and `controller` (gRPC);
 `connections`; `segments` (bytes); `positions` (cuts); then `events`, `key_value` and `state`. `client` joins them. It
-may use frames, settings, security, deadlines and errors; it knows nothing of Spark.
+may use frames, settings, security, deadlines and errors, and finds a running sandbox; it knows nothing of Spark.
 """
 
 from pyspark_pravega.client.client import Client

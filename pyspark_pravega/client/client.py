@@ -22,6 +22,8 @@ from pyspark_pravega.client.positions import SegmentPart, tail_cut, truncate_str
 from pyspark_pravega.client.segments import Staged, gather
 from pyspark_pravega.client.stream_cut import StreamCut
 from pyspark_pravega.client.transactions import Transaction
+from pyspark_pravega.found import running_sandbox
+from pyspark_pravega.settings import Settings
 
 
 class Client(Cluster):
@@ -29,6 +31,21 @@ class Client(Cluster):
 
     It is made of settings, and connects when it is used.
     """
+
+    def __init__(self, settings: Settings | None = None, *, presumed: bool = False) -> None:
+        """Connect lazily: when something is asked.
+
+        Args:
+            settings: where the cluster is, and who asks; when None what the environment says, else the running sandbox.
+            presumed: whether the addresses are right for sure, because another process has reached them. A server that
+                has never answered is given up after 20 seconds otherwise.
+
+        Raises:
+            ConfigurationError: the environment's settings are malformed.
+        """
+        super().__init__(
+            Settings.resolve(otherwise=running_sandbox) if settings is None else settings, presumed=presumed
+        )
 
     def plan(
         self, stream: Stream | str, *, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None

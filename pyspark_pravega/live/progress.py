@@ -26,7 +26,7 @@ _TREND_S, _LEAST_TREND_S, _LEAST_MEASURES = 120.0, 8.0, 4
 _INTERVALS = 3
 """Over so many micro-batches a lag is looked at, at least."""
 _BATCHES = 2.0
-"""Who is behind by no more than so many micro-batches is caught up."""
+"""Who is behind by no more than so many micro-batches keeps up."""
 _NOTHING_BYTES = 4096
 """A change of a lag that is less than this says nothing."""
 
@@ -35,7 +35,7 @@ class Trend(StrEnum):
     """How a lag goes, from one trough to the next: a query that runs in micro-batches is behind between them."""
 
     UNKNOWN = "measuring"
-    CAUGHT_UP = "caught up"
+    KEEPING_UP = "keeping up"
     CATCHING_UP = "catching up"
     STEADY = "steady"
     FALLING_BEHIND = "falling behind"
@@ -76,7 +76,7 @@ def outlook(measures: Sequence[Measure], interval_s: float = 0.0) -> Outlook:
     last = measures[-1]
     lately = [one for one in measures if one.at >= last.at - max(_TREND_S, 2 * _INTERVALS * interval_s)]
     if not last.bytes:
-        return Outlook(Trend.CAUGHT_UP, None, 0.0)
+        return Outlook(Trend.KEEPING_UP, None, 0.0)
     if len(lately) < _LEAST_MEASURES or last.at - lately[0].at < max(_LEAST_TREND_S, _INTERVALS * interval_s):
         return Outlook(Trend.UNKNOWN)
     middle = lately[0].at + (last.at - lately[0].at) / 2
@@ -85,7 +85,7 @@ def outlook(measures: Sequence[Measure], interval_s: float = 0.0) -> Outlook:
     read = (last.read - lately[0].read) / (last.at - lately[0].at)
     if after.bytes <= _BATCHES * interval_s * read:
         # No more than comes while a micro-batch is under way.
-        return Outlook(Trend.CAUGHT_UP, None, 0.0)
+        return Outlook(Trend.KEEPING_UP, None, 0.0)
     change = (after.bytes - before.bytes) / max(0.001, after.at - before.at)
     if abs(after.bytes - before.bytes) <= max(_NOTHING_BYTES, 0.02 * before.bytes):
         return Outlook(Trend.STEADY, change)

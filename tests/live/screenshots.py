@@ -1,4 +1,8 @@
-"""Makes the pictures of docs/operating.md (`make screenshots`): the live page before real servers and a real query."""
+"""Makes pictures of the live page (`make screenshots`), before real servers and a real query.
+
+Those of docs/operating.md go to `docs/images`. Each view, wide and narrow, light and dark, goes whole to
+`build/screens`, to be looked at.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +35,9 @@ from pyspark_pravega.settings import Settings
 from pyspark_pravega.sql.checkpoints import Folder
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
-MOST_BYTES = 150_000
+SCREENS = Path(__file__).parents[2] / "build" / "screens"
+WIDTHS = {"desktop": (1280, 900), "phone": (390, 844)}
+MOST_BYTES, MOST_HIGH = 150_000, 5_000
 TABLES = {
     "orders": ("id BIGINT NOT NULL, customer STRING, amount DECIMAL(10,2), at TIMESTAMP", 2, "300 KB"),
     "payments": ("id BIGINT NOT NULL, customer STRING, amount DECIMAL(10,2), at TIMESTAMP", 4, "7 days"),
@@ -136,6 +142,62 @@ def take(window: Browser, name: str) -> None:
     assert size < MOST_BYTES, f"{file} is larger than {MOST_BYTES:,} bytes"
 
 
+def show(window: Browser, view: str, selector: str) -> None:
+    """Go to a view, and wait until it shows something.
+
+    Args:
+        window: the browser's.
+        view: its address behind the `#`.
+        selector: what is there then.
+    """
+    window.run("location.hash = arguments[0]", f"#/{view}")
+    window.wait(f"{selector} in {view}", "return document.querySelector(arguments[0])", selector)
+
+
+def everywhere(window: Browser, name: str) -> None:
+    """Store the whole view that the window shows, on each kind of screen; nothing may stand beyond its edge."""
+    for theme in ("light", "dark"):
+        window.emulate(prefers_color_scheme=theme)
+        for screen, (width, height) in WIDTHS.items():
+            window.viewport(width, height)
+            time.sleep(0.5)
+            high = int(window.run("return document.documentElement.scrollHeight"))
+            window.viewport(width, min(max(high, height), MOST_HIGH))
+            # Charts and samples are drawn anew.
+            time.sleep(1.5)
+            file = SCREENS / f"{name}-{screen}-{theme}.png"
+            window.picture(file)
+            wide = window.run("return document.documentElement.scrollWidth")
+            assert wide <= width, f"{file}: {wide} pixels wide, {width} have room"
+    window.emulate(prefers_color_scheme="light")
+    window.viewport(*WIDTHS["desktop"])
+
+
+def all_views(window: Browser) -> None:
+    """Store each view on each kind of screen; of the stream `shop.orders` it shows already what came."""
+    views = {
+        "streams": ("", "tr.line"),
+        "stream": ("stream/shop/orders", ".versions tbody tr"),
+        "raw": ("stream/shop/clicks", ".rows tbody tr"),
+        "unknown": ("stream/shop/order", "#error:not([hidden])"),
+        "queries": ("queries", ".lag"),
+        "health": ("health", ".sign.good, .sign.warn, .sign.bad"),
+        "namespaces": ("namespaces", "tbody tr"),
+        "key-value": ("key-value/shop/stock", ".rows tbody tr"),
+    }
+    SCREENS.mkdir(parents=True, exist_ok=True)
+    for name, (view, selector) in views.items():
+        show(window, view, selector)
+        time.sleep(4)
+        everywhere(window, name)
+    show(window, "stream/shop/invoices", "button.link")
+    window.wait("the table", "return document.querySelector('h1').textContent === 'shop.invoices'")
+    window.click("button.link")
+    window.wait("its changes", "return document.querySelectorAll('.changed tbody tr').length > 0")
+    time.sleep(4)
+    everywhere(window, "changes")
+
+
 def main() -> int:
     """Make all pictures; 1 where there is no browser."""
     if not browser_is_there():
@@ -166,6 +228,15 @@ def main() -> int:
         for table, segments in RAW.items():
             properties = f"TBLPROPERTIES ('format' = 'raw', 'segments' = '{segments}')"
             spark.sql(f"CREATE TABLE pravega.shop.{table} (event BINARY) {properties}")
+        spark.sql(
+            "CREATE TABLE pravega.shop.stock "
+            "(shop INT, item STRING, pieces BIGINT, PRIMARY KEY (shop, item) NOT ENFORCED) "
+            "CLUSTERED BY (shop) INTO 4 BUCKETS TBLPROPERTIES ('table-type' = 'key-value')"
+        )
+        spark.sql(
+            "INSERT INTO pravega.shop.stock SELECT CAST(shop AS INT), item, 17 * shop FROM range(1, 6) AS t(shop), "
+            "(VALUES ('nuts'), ('bolts'), ('washers'), ('screws')) AS u(item)"
+        )
         orders = Stream("shop", "orders")
         with (
             shop(catalog, client),
@@ -227,7 +298,13 @@ def main() -> int:
                 window.run("location.hash = '#/'")
                 time.sleep(4)
                 take(window, "phone")
-            query.stop()
+                spark.sql("CALL pravega.system.create_cut(table => 'shop.orders', name => 'month_end')")
+                all_views(window)
+                query.stop()
+                show(window, "health", ".sign")
+                time.sleep(90)  # so long a query may be silent
+                show(window, "health", "ul.alerts li")
+                everywhere(window, "alerts")
         spark.stop()
     return 0
 

@@ -43,9 +43,9 @@ def measures(*bytes_behind: int, every_s: float = 2.0) -> list[Measure]:
     [
         (measures(), Trend.UNKNOWN),
         (measures(5000, 6000), Trend.UNKNOWN),
-        (measures(0), Trend.CAUGHT_UP),
+        (measures(0), Trend.KEEPING_UP),
         # Between its micro-batches a query is behind.
-        (measures(20_000, 50_000, 0, 20_000, 50_000, 0, 20_000), Trend.CAUGHT_UP),
+        (measures(20_000, 50_000, 0, 20_000, 50_000, 0, 20_000), Trend.KEEPING_UP),
         (measures(*range(900_000, 400_000, -50_000)), Trend.CATCHING_UP),
         (measures(*range(400_000, 900_000, 50_000)), Trend.FALLING_BEHIND),
         (measures(500_000, 501_000, 500_000, 502_000, 500_000, 501_000), Trend.STEADY),
@@ -55,12 +55,12 @@ def test_how_a_lag_goes(history: list[Measure], trend: Trend) -> None:
     assert outlook(history).trend is trend
 
 
-def test_who_is_behind_by_a_micro_batch_is_caught_up() -> None:
+def test_who_is_behind_by_a_micro_batch_keeps_up() -> None:
     history = [
         Measure(at=2.0 * number, bytes=20_000 + 30_000 * (number % 3), events=0, read=40_000 * number)
         for number in range(20)
     ]
-    assert outlook(history, interval_s=6.0).trend is Trend.CAUGHT_UP
+    assert outlook(history, interval_s=6.0).trend is Trend.KEEPING_UP
     assert outlook(history, interval_s=0.2).trend is Trend.STEADY
 
 

@@ -70,12 +70,12 @@ def test_queries_have_names_targets_and_a_history(
     assert answers.stream(target)["names"] == {QUERY: "large_orders"}
     (reader,) = answers.stream(source)["readers"]
     assert (reader["name"], reader["targets"]) == ("large_orders", query["targets"])
-    # It is caught up, and what it read goes out.
+    # It keeps up, and what it read goes out.
     checkpoint(tmp_path / "large_orders", 3, SourceOffset({source: frontier.tail()}))
 
     def is_caught_up() -> bool:
         (lag,) = answers.queries()["queries"][0]["sources"]
-        return len(lag["history"]) > 1 and lag["trend"] == "caught up" and lag["bytes_out"] > 0
+        return len(lag["history"]) > 1 and lag["trend"] == "keeping up" and lag["bytes_out"] > 0
 
     eventually(is_caught_up)
 

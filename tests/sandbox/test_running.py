@@ -57,7 +57,7 @@ def test_it_is_found_where_nothing_names_a_controller(
         start(tmp_path)
     wanted = (THERE, REGISTRY, "secret") if runs else (DEFAULT_CONTROLLER_URI, None, None)
     configured, missing = completion({}, "pravega", {"scope": "mine"})
-    for found in (configured, settle_settings({}, {}), statement_settings({"stream": "a/b"})):
+    for found in (configured, settle_settings({}, {}), statement_settings({"stream": "a/b"}), Client().settings):
         assert (found.controller_uri, found.schema_registry_uri, found.password) == wanted
     assert ("spark.sql.catalog.pravega.controller-uri" in missing) == runs
     said = [f"pravega: using the running sandbox, Pravega 0.13, controller {THERE}, schema registry {REGISTRY}"]
@@ -78,7 +78,7 @@ def test_it_is_not_asked_for_where_something_names_one(
         statement_settings({"controller-uri": other}),
     ]
     monkeypatch.setenv("PRAVEGA_CONTROLLER_URI", other)
-    named += [completion({}, "pravega", {})[0], settle_settings({}, {}), statement_settings({})]
+    named += [completion({}, "pravega", {})[0], settle_settings({}, {}), statement_settings({}), Client().settings]
     assert {(one.controller_uri, one.schema_registry_uri, one.password) for one in named} == {(other, None, None)}
     assert capsys.readouterr().err == ""
 

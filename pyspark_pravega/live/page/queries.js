@@ -2,7 +2,7 @@
 import { lagChart } from "./charts.js";
 import { ago, ask, bytes, copyable, lasting, make, measure, nameOf, panel, perSecond, whole } from "./values.js";
 
-const COLORS = { "caught up": "good", "catching up": "good", steady: "", measuring: "", "falling behind": "bad" };
+const COLORS = { "keeping up": "good", "catching up": "good", steady: "", measuring: "", "falling behind": "bad" };
 
 const about = (seconds) => (seconds < 90 ? `${Math.max(1, Math.round(seconds))} s` : lasting(seconds * 1000));
 
