@@ -123,6 +123,12 @@ def _register_start(
         metavar="SIZE",
         help="memory for Pravega (default: 1g; with --in-memory 2g; each segment store of a cluster: 512m)",
     )
+    start.add_argument(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        help="how long all may take until they answer (default: 120; a cluster: 480)",
+    )
     start.add_argument("--auth", action="store_true", help="let both servers ask for a user and a password")
     start.add_argument("--tls", action="store_true", help="let both servers speak TLS, with certificates of their own")
     start.add_argument("--username", metavar="NAME", help=f"with --auth: who may do everything (default: {USERNAME})")
@@ -140,7 +146,8 @@ def _start(args: argparse.Namespace) -> int:
     sandbox = _described(args, folder)
     with signals_interrupt():
         try:
-            _say(f"starting Pravega {sandbox.pravega} and its schema registry ...")
+            limit = f"for up to {sandbox.timeout_s:g} s"
+            _say(f"starting Pravega {sandbox.pravega} and its schema registry, {limit} ...")
             began = time.monotonic()
             where = _where_data_is(folder, in_memory=args.in_memory)
             sandbox.start()
@@ -178,6 +185,8 @@ def _described(args: argparse.Namespace, folder: Path) -> Sandbox | Cluster:
         "tls": args.tls,
         "username": args.username or USERNAME,
     }
+    if args.timeout is not None:
+        common["timeout_s"] = args.timeout
     if args.stores is None and args.controllers is None:
         return Sandbox(durable=not args.in_memory, **common)
     if args.in_memory:

@@ -174,7 +174,8 @@ def await_ready(
                 continue
         if time.monotonic() > deadline:
             raise SandboxError(
-                f"{name} didn't answer in time ({reason}); give it more time or memory, or see {log}\n{last_lines(log)}"
+                f"{name} didn't answer in time ({reason}); give it more time (--timeout, in Python timeout_s) "
+                f"or memory (--heap), or see {log}\n{last_lines(log)}"
             )
         time.sleep(_POLL_S)
 

@@ -97,7 +97,7 @@ class Sandbox(Started):
         self._given_dir = None if data_dir is None else Path(data_dir).expanduser().absolute()
         self._given_ports = {"controller_port": controller_port, "registry_port": registry_port}
         self._heap, self._registry_heap, self._log_level = heap, registry_heap, log_level
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._cache = cache
         more = list(accounts)
         if not auth and (more or password is not None):
@@ -265,7 +265,7 @@ class Sandbox(Started):
         names = listening.DURABLE_NAMES if self._durable else listening.NAMES
         given = {"controller": self._given_ports["controller_port"], "registry": self._given_ports["registry_port"]}
         ports = Ports(**listening.choose(names, given, former))
-        deadline = time.monotonic() + self._timeout_s
+        deadline = time.monotonic() + self.timeout_s
         launch = (durable if self._durable else jvm).pravega(
             jars, folder, ports, heap=self._heap, log_level=self._log_level, secured=security,
             preallocate=self._preallocate,

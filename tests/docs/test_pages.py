@@ -141,6 +141,13 @@ def test_each_snippet_is_of_a_known_kind(page: str, record_property: Callable[[s
 
 
 @pytest.mark.parametrize("page", PAGES)
+def test_no_statement_ends_in_a_comment(page: str) -> None:
+    """At the prompt of spark-sql a line that doesn't end in `;` goes on with the next one."""
+    lines = [line for snippet in snippets(page) if snippet.language == "sql" for line in snippet.text.splitlines()]
+    assert [line for line in lines if re.search(r";\s+--", line)] == []
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_code_stands_in_fences(page: str) -> None:
     """An indented block has no language, and so nobody could say whether it runs."""
     lines = prose(page)

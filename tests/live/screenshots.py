@@ -204,7 +204,7 @@ def main() -> int:
         print(MISSING, file=sys.stderr)
         return 1
     IMAGES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory() as temporary, Sandbox() as sandbox:
+    with tempfile.TemporaryDirectory() as temporary, Sandbox(timeout_s=600) as sandbox:
         folder = Path(temporary)
         settings = Settings.resolve(environ=sandbox.environment())
         client, catalog = shared_client(settings), Catalog(settings)

@@ -178,6 +178,19 @@ def test_a_signal_ends_a_start_that_is_under_way(tmp_path: Path, number: signal.
     assert not (tmp_path / "sandbox.json").exists()
 
 
+def test_a_server_that_does_not_answer_in_time_is_ended(tmp_path: Path) -> None:
+    answer = run("start", "--timeout", "0.5", "--data-dir", tmp_path)
+    assert answer.returncode == 1
+    assert "and its schema registry, for up to 0.5 s ..." in answer.stderr
+    assert "pravega didn't answer in time (" in answer.stderr
+    assert "give it more time (--timeout, in Python timeout_s) or memory (--heap)" in answer.stderr
+    running = subprocess.run(["ps", "-ww", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(tmp_path / "pravega.properties") not in running
+    wrong = run("start", "--timeout", "soon", "--data-dir", tmp_path)
+    assert wrong.returncode == 2
+    assert "--timeout" in wrong.stderr
+
+
 def test_a_state_file_that_names_a_strangers_process_does_it_no_harm(tmp_path: Path) -> None:
     stranger = subprocess.Popen(["sleep", "60"])
     try:

@@ -117,7 +117,7 @@ class Cluster(Started):
         self._folder = Path(data_dir).expanduser().absolute()
         self._given_ports = {"controller_port": controller_port, "registry_port": registry_port}
         self._heap, self._log_level, self._rebalance_s = heap, log_level, rebalance_s
-        self._timeout_s, self._cache = timeout_s, cache
+        self.timeout_s, self._cache = timeout_s, cache
         self._token_ttl_s = DEFAULT_TTL_S if token_ttl_s is None else token_ttl_s
         self._accounts = [Account(username)] if auth else []
         self._passwords = passwords_of(self._accounts)
@@ -185,7 +185,7 @@ class Cluster(Started):
             SandboxError: one ended or didn't answer in time.
         """
         chosen = [name for name in names or self.members if not self.members[name].runs]
-        deadline = time.monotonic() + self._timeout_s
+        deadline = time.monotonic() + self.timeout_s
         if ZOOKEEPER in chosen:
             self._begin_with_zookeeper(deadline)
         # Controllers find all segment stores when they first spread containers over them: one that is moved while it
