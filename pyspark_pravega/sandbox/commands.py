@@ -10,7 +10,7 @@ from collections import deque
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from pyspark_pravega.errors import SandboxError
+from pyspark_pravega.errors import SandboxError, did_you_mean
 from pyspark_pravega.sandbox import places
 from pyspark_pravega.sandbox.processes import signals_interrupt
 from pyspark_pravega.sandbox.security import USERNAME
@@ -380,10 +380,13 @@ def _logs(args: argparse.Namespace) -> int:
     folder = _folder(args)
     if args.n < 0:
         raise SandboxError(f"-n must be a number of lines, not {args.n}")
-    files = sorted(path for path in folder.glob("*.log") if not args.names or path.stem in args.names)
-    if not files:
-        whose = f" of {' and '.join(args.names)}" if args.names else ""
-        raise SandboxError(f"{folder} holds no logs{whose}: no sandbox was started there yet")
+    logs = {path.stem: path for path in sorted(folder.glob("*.log"))}
+    if not logs:
+        raise SandboxError(f"{folder} holds no logs: no sandbox was started there yet")
+    for name in args.names:
+        if name not in logs:
+            raise SandboxError(f'{folder} holds no log of "{name}"{did_you_mean(name, logs)}')
+    files = [path for name, path in logs.items() if not args.names or name in args.names]
     opened: list[tuple[Path, IO[str]]] = []
     try:
         for path in files:

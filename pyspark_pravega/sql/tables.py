@@ -66,10 +66,12 @@ def run_create(arguments: argparse.Namespace) -> int:
     stream = named_stream(arguments.table, settings.scope, arguments.catalog)
     columns, properties = parse_columns(arguments.columns), _properties(arguments)
     catalog = Catalog(settings)
-    if not catalog.client.controller.scope_exists(stream.scope):
+    is_new = not catalog.client.controller.scope_exists(stream.scope)
+    if is_new:
         catalog.namespaces.create([to_sql(stream.scope)], {})
     catalog.relations.create([stream.scope], stream.name, columns, [], properties)
-    print(f"{to_sql(stream.scope)}.{to_sql(stream.name)} is made")
+    namespace = f", and its namespace {to_sql(stream.scope)}, which was not there" if is_new else ""
+    print(f"{to_sql(stream.scope)}.{to_sql(stream.name)} is made{namespace}")
     return 0
 
 

@@ -266,10 +266,9 @@ def test_a_table_is_made_and_scaled_from_the_command_line(run: Run, settings: Se
         "id BIGINT NOT NULL COMMENT 'the order''s', `a b` DECIMAL(10, 2), tags ARRAY<STRING>, "
         "m MAP<STRING, DOUBLE>, s STRUCT<x: INT NOT NULL, y: ARRAY<STRUCT<z: DATE>>>, c VARCHAR(5), n NUMERIC"
     ).replace("''", "\\'")
-    assert (
-        run("create", table, columns, "--segments", "2", "--routing-key", "id", "--property", "retention=7 days")[0]
-        == 0
-    )
+    assert run("create", table, columns, "--segments", "2", "--routing-key", "id", "--property", "retention=7 days")[
+        :2
+    ] == (0, f"{table} is made, and its namespace {namespace}, which was not there\n")
     described = json.loads(run("schema", f"{namespace}/orders", "--json")[1])
     kinds = {one.name: (one.dataType.simpleString(), one.nullable) for one in StructType.fromJson(
         {"type": "struct", "fields": described["columns"]})}  # fmt: skip

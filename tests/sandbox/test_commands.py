@@ -115,6 +115,9 @@ def test_logs_shows_and_follows(detached: subprocess.CompletedProcess[str], fold
     answer = run("logs", "-n", 1, "--data-dir", folder)
     assert answer.returncode == 0
     assert [line.startswith("==>") for line in answer.stdout.splitlines()] == [True, False, True, False]
+    wrong = run("logs", "segmentstore", "--data-dir", folder)
+    assert wrong.returncode == 1
+    assert wrong.stderr.endswith('holds no log of "segmentstore"; known are: pravega, schema-registry\n')
     following = subprocess.Popen(
         command("logs", "-f", "-n", 0, "--data-dir", folder), stdout=subprocess.PIPE, text=True
     )
