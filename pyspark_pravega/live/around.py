@@ -74,7 +74,7 @@ def entries(settings: Settings, table: Stream, count: int) -> dict[str, Any]:
             for one in definition.schema
         ],
         "partitions": definition.configuration.partitions,
-        "key_bytes": definition.configuration.key_bytes,
+        "key_bytes": definition.configuration.key_bytes + definition.configuration.secondary_key_bytes,
         "rows": [],
         "error": None,
     }

@@ -85,6 +85,16 @@ function values() {
   return Object.fromEntries(rows.map(([id, value]) => [id.textContent, [value.className, value.textContent]]));
 }
 
+/** How many charts are filled as on a light page. */
+function lightCharts() {
+  const isLight = (canvas) => {
+    const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width || 1, canvas.height || 1);
+    for (let at = 0; at < data.length; at += 4) if (data[at] === 220 && data[at + 1] === 235 && data[at + 2] === 247 && data[at + 3] === 255) return true;
+    return false;
+  };
+  return [...document.querySelectorAll(".uplot canvas")].filter(isLight).length;
+}
+
 /** Begins to measure the longest task of the page. */
 function watchTasks() {
   window.longest = 0;

@@ -119,6 +119,10 @@ def test_a_stream_while_it_is_written_and_scaled(
     window.press("ArrowRight")
     assert "segment 0: keys 0.000 to 0.500" in window.text(".picture .say")
     assert_sound(window)
+    wait(window, "a light chart", "lightCharts() > 0")
+    window.emulate(prefers_color_scheme="dark")
+    wait(window, "dark charts", "lightCharts() === 0")
+    window.emulate(prefers_color_scheme="light")
     for width in (390, 1400):
         window.viewport(width, 844)
         # Charts are drawn anew when their place has another size.

@@ -28,6 +28,7 @@ export function healthView() {
   sign.append(big, small);
   const servers = table("Servers", ["Server", "Answers in", "Says"], [1]), logs = table("Commit logs", ["Table", "Version", "Committed", "State"], [1]);
   const open = table("Open transactions", ["Table", "Job", "Since", "Transaction", "State"]);
+  open.box.classList.add("open");
   const none = make("p", { class: "empty" }, "No transaction of this package is open. Those that other programs have open can't be listed.");
   const element = make("div", {}, make("div", { class: "bar" }, make("h1", {}, "Health")), sign, list,
     make("div", { class: "grid" }, panel("Servers", "w6", servers.box).element, panel("Open transactions", "w6", open.box, none).element, panel("Commit logs, the last ones that were written to", "w12", logs.box).element), copyable("In a terminal", "pravega-spark doctor").element);
@@ -40,7 +41,7 @@ export function healthView() {
     fill(servers.body, answer.servers.map((one) => [make("span", {}, one.kind, make("br"), make("span", { class: "mono quiet" }, one.address)), one.milliseconds === null ? make("span", { class: "tag bad" }, "no answer") : `${one.milliseconds} ms`, one.text]), [1]);
     for (const row of servers.body.rows) row.lastChild.className = "wrap";
     fill(logs.body, answer.logs.map((one) => [make("a", { href: nameOf(one.stream) }, one.table), String(one.version), ago(one.committed_at, answer.at), make("span", { class: `tag ${one.state === "idle" ? "" : "good"}` }, one.state)]), [1]);
-    const rows = answer.logs.flatMap((log) => log.jobs.flatMap((job) => (job.transactions.length ? job.transactions : [["–", "–"]]).map(([id, state]) => [make("a", { href: nameOf(log.stream) }, log.table), make("span", { class: "mono", title: job.job || "" }, job.job ? brief(job.job) : "ending"), ago(job.since, answer.at), make("span", { class: "mono", title: id }, brief(id)), state.toLowerCase()])));
+    const rows = answer.logs.flatMap((log) => log.jobs.flatMap((job) => (job.transactions.length ? job.transactions : [["–", "–"]]).map(([id, state]) => [make("a", { href: nameOf(log.stream) }, log.table), make("span", { class: "mono", title: job.job || "" }, job.job ? brief(job.job) : "ending"), ago(job.since, answer.at), make("span", { class: "mono", title: id }, id.length > 8 ? `…${id.slice(-8)}` : id), state.toLowerCase()])));
     fill(open.body, rows);
     open.box.hidden = !rows.length; none.hidden = rows.length > 0;
   }

@@ -4,7 +4,7 @@ import { banner, healthView, worst } from "./health.js";
 import { queriesView } from "./queries.js";
 import { streamsView } from "./streams.js";
 import { streamView } from "./stream.js";
-import { ask } from "./values.js";
+import { ask, make } from "./values.js";
 
 const main = document.getElementById("main"), live = document.getElementById("live"), liveText = document.getElementById("live-text");
 const error = document.getElementById("error");
@@ -44,7 +44,7 @@ async function lookAtHealth() {
     const answer = await ask("health"), level = worst(answer.alerts);
     if (shown === view) showAlerts(answer, current === "health");
     sign.className = `dot ${level}`;
-    sign.textContent = answer.alerts.length ? `${answer.alerts.length} alert${answer.alerts.length === 1 ? "" : "s"}` : "";
+    sign.replaceChildren(...(answer.alerts.length ? [String(answer.alerts.length), make("span", { class: "word" }, ` alert${answer.alerts.length === 1 ? "" : "s"}`)] : []));
   } catch { sign.className = "dot"; sign.textContent = ""; }
   healthTimer = setTimeout(lookAtHealth, HEALTH_MS);
 }
@@ -86,6 +86,7 @@ document.getElementById("theme").addEventListener("click", () => {
   root.dataset.theme = isDark ? "light" : "dark";
   if (view.repaint) view.repaint();
 });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (view.repaint) view.repaint(); });
 document.addEventListener("visibilitychange", () => {
   if (document.hidden) { clearTimeout(timer); clearTimeout(healthTimer); say("", "resting"); } else { soon(); lookAtHealth(); }
 });
