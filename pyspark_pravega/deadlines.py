@@ -22,10 +22,8 @@ ATTEMPT_S = 10.0
 """How long one attempt may take to get its answer. An operation has many: it goes on for the settings' `timeout`."""
 CONNECT_S = 5.0
 """How long a server may take to take a connection, and to greet."""
-FIRST_CONTACT_S = 20.0
-"""How long a server is waited for that has never answered: rather its address is wrong than that it has just died."""
-SAID_AFTER_S = 4.0
-"""How long something is tried in vain before that is said."""
+SAID_AFTER_S, _SAID_EARLY_S = 4.0, 0.5
+"""How long something is tried in vain before that is said, and where its address may be wrong."""
 
 _GENERATOR = random.SystemRandom()
 """Whoever has seeded Python's own generator gets its numbers without ours in between: our pauses are in threads."""
@@ -172,7 +170,8 @@ class Retries:
         if pause >= left:
             self._say_since(unavailable)
             return False
-        if unavailable is not None and time.monotonic() - self._began >= SAID_AFTER_S:
+        said_after = SAID_AFTER_S if unavailable is None or unavailable.patience is None else _SAID_EARLY_S
+        if unavailable is not None and time.monotonic() - self._began >= said_after:
             outages.say(unavailable, seconds_left=left)
         time.sleep(pause)
         self._pause = min(2 * self._pause, LONGEST_PAUSE_S)

@@ -1,14 +1,24 @@
-"""Servers that are waited for: what isn't there, since when, and until when it is tried. One line for each outage."""
+"""Servers that are waited for: whether they are worth it, and one line for each outage, which says until when."""
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from pyspark_pravega.errors import UnavailableError
+
+FIRST_CONTACT_S = 60.0
+"""How long a server is waited for that has never answered: its address may be wrong, or a fail-over is under way, which
+takes Pravega half a minute."""
+_NEVER = "it has never answered this process: the address may be wrong"
+
+Error = TypeVar("Error", bound=UnavailableError)
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +40,64 @@ _outages: dict[str, Outage] = {}
 _unnamed: list[datetime] = []
 """When something without a name was said last."""
 _UNNAMED_S = timedelta(minutes=1)
+
+
+class Contact:
+    """Whether a server has ever answered at its address: this decides how long one that doesn't is waited for.
+
+    One that has, or that others have reached, is waited for as long as the caller likes. An address that isn't known
+    may be wrong: it is tried for `FIRST_CONTACT_S`, and that is said at once. Where nobody listens on this machine, or
+    a name has no address, nothing is waited for.
+    """
+
+    def __init__(self, gone: str, hosts: Iterable[str] = (), *, known: bool = False) -> None:
+        """Nobody has answered yet.
+
+        Args:
+            gone: how messages name the server.
+            hosts: where users say that it is; none where another server says so.
+            known: whether the address is right for sure, because others have reached it.
+        """
+        self.gone = gone
+        self.known = known
+        """Whether the address is right for sure."""
+        hosts = list(hosts)
+        self._is_here = bool(hosts) and all(map(_is_of_this_machine, hosts))
+
+    def heard(self) -> None:
+        """Note that it has answered."""
+        self.known = True
+        over(self.gone)
+
+    def is_worth_waiting(self, *, refused: bool) -> bool:
+        """Whether to try again.
+
+        Args:
+            refused: whether nobody listens there; else there is no answer.
+        """
+        return self.known or not (refused and self._is_here)
+
+    def missed(self, error: Error, since: float) -> Error:
+        """Let an error tell what is missed, and how long that is worth trying.
+
+        Args:
+            error: what an attempt has met.
+            since: when it was first missed, by `time.monotonic`.
+
+        Returns:
+            The error.
+        """
+        error.gone, error.since = self.gone, since
+        if not self.known:
+            error.patience, error.reason = FIRST_CONTACT_S, error.reason or _NEVER
+        return error
+
+
+def _is_of_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def say(error: UnavailableError, *, seconds_left: float) -> None:

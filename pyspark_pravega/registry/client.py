@@ -16,6 +16,7 @@ from pyspark_pravega.errors import (
     SchemaError,
     SchemaNotFoundError,
 )
+from pyspark_pravega.registry.deletions import delete
 from pyspark_pravega.registry.model import (
     CREATION,
     EncodingInfo,
@@ -199,16 +200,14 @@ class SchemaRegistry:
             params["continuationToken"] = token
 
     def delete_group(self, namespace: str, group: str) -> None:
-        """Delete a group with its schemas; nothing happens when there's none.
+        """Delete a group with its schemas; nothing happens when there's none, nor to one that is made meanwhile.
 
         Args:
             namespace: the scope.
             group: the stream.
         """
         doing = f'delete group "{namespace}/{group}"'
-        self._transport.call(
-            doing, "DELETE", f"/v1/groups/{part(group)}", params={"namespace": namespace}, expect=(204, 404)
-        )
+        delete(self._transport, doing, namespace, group, "", lambda: self._creation(namespace, group))
 
     def update_compatibility(self, namespace: str, group: str, compatibility: str) -> None:
         """Change a group's compatibility policy, which counts for the schemas that are added from then on.
@@ -240,13 +239,8 @@ class SchemaRegistry:
             schema_id: the id in its version.
         """
         doing = f'delete schema {schema_id} of group "{namespace}/{group}"'
-        self._transport.call(
-            doing,
-            "DELETE",
-            f"/v1/groups/{part(group)}/schemas/schema/{schema_id}",
-            params={"namespace": namespace},
-            expect=(204, 404),
-        )
+        path = f"/schemas/schema/{schema_id}"
+        delete(self._transport, doing, namespace, group, path, lambda: self._creation(namespace, group))
 
     def add_schema(self, namespace: str, group: str, schema: SchemaInfo) -> VersionInfo:
         """Register a schema; one that is registered already keeps its version.
@@ -459,6 +453,9 @@ class SchemaRegistry:
             expect=(201,),
             refusals={404: _no_group(namespace, group)},
         )
+
+    def _creation(self, namespace: str, group: str) -> str:
+        return self.group(namespace, group).creation
 
     def _group_call(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import time
 import weakref
@@ -12,7 +13,7 @@ from urllib.parse import quote
 import httpx
 
 from pyspark_pravega import outages
-from pyspark_pravega.deadlines import ATTEMPT_S, CONNECT_S, FIRST_CONTACT_S, Limit, Retries
+from pyspark_pravega.deadlines import ATTEMPT_S, CONNECT_S, Limit, Retries
 from pyspark_pravega.errors import (
     AuthenticationError,
     CertificateError,
@@ -29,10 +30,11 @@ Refusals = Mapping[int, tuple[type[PravegaError], str]]
 
 
 T = TypeVar("T")
+E = TypeVar("E", bound=BaseException)
 
 MAX_FAILURES = 6
-"""How often a call fails before it isn't tried again, even where there is time left, if the registry has answered
-it, or has never answered at all."""
+"""How often a call fails before it isn't tried again, even where there is time left, if the registry has answered it,
+or who is there doesn't speak as one."""
 _LONGEST_ATTEMPT_S = 40.0
 """The first attempt takes `ATTEMPT_S` at most, and each further one twice as long, but no longer than this."""
 _AWAY = (502, 503, 504)
@@ -49,6 +51,11 @@ _PASSING = (500, 502, 503, 504)
 
 class _NoAnswerError(Exception):
     """The registry couldn't be reached, or the connection ended before an answer came, or none came in time."""
+
+    def __init__(self, reason: str, *, is_away: bool = True) -> None:
+        super().__init__(reason)
+        self.is_away = is_away
+        """Whether nobody is there, or says anything."""
 
 
 class Transport:
@@ -78,8 +85,7 @@ class Transport:
         self.uri = uri.rstrip("/")
         self.gone = f"the schema registry at {self.uri}"
         self.timeout = timeout
-        self.has_answered = presumed
-        """Whether the registry has ever answered, this process or one that this one has it from."""
+        self._contact = outages.Contact(self.gone, _hosts(self.uri), known=presumed)
         self._credentials = credentials
         # No proxy from the environment: Pravega, beside it, isn't reached through one either.
         self._http = httpx.Client(
@@ -91,6 +97,11 @@ class Transport:
         )
         # Who forgets to close, or ends with the process, leaves no connections behind.
         self._end = weakref.finalize(self, self._http.close)
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether the registry has ever answered, this process or one that this one has it from."""
+        return self._contact.known
 
     def close(self) -> None:
         """Close the connections."""
@@ -106,6 +117,7 @@ class Transport:
         json: Mapping[str, Any] | None = None,
         expect: tuple[int, ...] = (200,),
         refusals: Refusals | None = None,
+        look: Callable[[], None] | None = None,
     ) -> httpx.Response:
         """Make a call.
 
@@ -117,6 +129,7 @@ class Transport:
             json: the body.
             expect: the statuses that are answers.
             refusals: what this endpoint's other statuses mean.
+            look: is called before the call is made again; what it raises ends it.
 
         Returns:
             The answer; its status is one of `expect`.
@@ -131,19 +144,21 @@ class Transport:
         headers = self._headers()
         retries, begun = Retries(self.timeout), time.monotonic()
         while True:
+            if retries.failures and look is not None:
+                look()
             seconds = min(ATTEMPT_S * 2**retries.failures, _LONGEST_ATTEMPT_S, max(retries.left, 0.001))
             try:
                 response = self._send(doing, method, path, params, json, headers, seconds)
             except _NoAnswerError as lost:
-                # Every call here can be repeated.
-                if self._again(retries, begun):
+                # Every call here can be repeated. Who ends connections again and again speaks something else.
+                is_registry = lost.is_away or self.has_answered
+                if (is_registry or retries.failures < MAX_FAILURES) and self._again(retries, begun):
                     continue
                 raise self._unreachable(doing, str(lost), begun) from None
             status = response.status_code
             if status in _AWAY and self._again(retries, begun):
                 continue
-            self.has_answered = True
-            outages.over(self.gone)
+            self._contact.heard()
             if status in expect:
                 return response
             if refusals and status in refusals:
@@ -158,18 +173,13 @@ class Transport:
 
     def _again(self, retries: Retries, begun: float) -> bool:
         """Wait for the next attempt, in the name of a registry that isn't there."""
-        if not self.has_answered and retries.failures >= MAX_FAILURES:
-            return False
         try:
             raise self._unavailable("it can't be reached", begun)
         except RegistryUnavailableError:
             return retries.again()
 
     def _unavailable(self, message: str, begun: float) -> RegistryUnavailableError:
-        error = RegistryUnavailableError(message)
-        error.gone, error.since = self.gone, begun
-        error.patience = None if self.has_answered else FIRST_CONTACT_S
-        return error
+        return self._contact.missed(RegistryUnavailableError(message), begun)
 
     def answer(self, parse: Callable[[Any], T], doing: str, method: str, path: str, **arguments: Any) -> T:
         """Make a call and understand its answer.
@@ -211,14 +221,9 @@ class Transport:
             return self._http.request(method, path, params=params, json=json, headers=headers, timeout=timeout)
         except httpx.TimeoutException:
             Limit(self.timeout).cap(self.timeout)  # The caller's own deadline has an error of its own.
-            if self.has_answered:
-                raise _NoAnswerError("no answer in time") from None
-            raise RegistryUnavailableError(
-                f"can't {doing}: the schema registry at {self.uri} didn't answer within "
-                f"{seconds:g} s; check the address and that the registry is healthy"
-            ) from None
+            raise _NoAnswerError("no answer in time") from None
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError) as error:
-            raise _NoAnswerError(str(error)) from error
+            raise _NoAnswerError(str(error), is_away=False) from error
         except (httpx.TransportError, httpx.InvalidURL) as error:
             if refusal := _certificate_refusal(error):
                 raise CertificateError(
@@ -226,15 +231,23 @@ class Transport:
                     f"({refusal}): set tls-ca (or PRAVEGA_TLS_CA) to the PEM file of the authority that signed "
                     "it, and use the host name that it was made for"
                 ) from None
-            if self.has_answered and isinstance(error, httpx.ConnectError):
+            if self._is_worth_waiting(error):
                 raise _NoAnswerError(str(error)) from error
             raise self._unreachable(doing, str(error), time.monotonic()) from None
+
+    def _is_worth_waiting(self, error: Exception) -> bool:
+        """Whether an error to connect may be over soon."""
+        if not isinstance(error, httpx.ConnectError):
+            return False
+        is_unknown = not self.has_answered and _origin(error, socket.gaierror) is not None
+        refused = _origin(error, ConnectionRefusedError) is not None
+        return not is_unknown and self._contact.is_worth_waiting(refused=refused)
 
     def _unreachable(self, doing: str, reason: str, begun: float) -> RegistryUnavailableError:
         if not self.has_answered:
             return self._unavailable(
                 f"can't {doing}: the schema registry at {self.uri} can't be reached ({reason}); "
-                "check the schema-registry-uri setting and that the registry runs",
+                "check the schema-registry-uri setting, and that the registry runs and is healthy",
                 begun,
             )
         return self._unavailable(
@@ -277,11 +290,24 @@ class Transport:
 
 def _certificate_refusal(error: BaseException | None) -> str | None:
     """Why a certificate wasn't believed, if that is what an error comes from."""
+    refusal = _origin(error, ssl.SSLCertVerificationError)
+    return None if refusal is None else refusal.verify_message
+
+
+def _origin(error: BaseException | None, kind: type[E]) -> E | None:
+    """The error of some kind that another one comes from."""
     while error is not None:
-        if isinstance(error, ssl.SSLCertVerificationError):
-            return error.verify_message
+        if isinstance(error, kind):
+            return error
         error = error.__cause__ or error.__context__
     return None
+
+
+def _hosts(uri: str) -> list[str]:
+    try:
+        return [httpx.URL(uri).host]
+    except httpx.InvalidURL:
+        return []
 
 
 def _without_secrets(text: str, headers: Mapping[str, str]) -> str:

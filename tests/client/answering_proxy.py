@@ -27,6 +27,8 @@ class Substitution:
     """Whether the controller is asked all the same."""
     reply: bytes | None = None
     """An answer that its caller gets, in place of that failure."""
+    then: Callable[[], object] | None = None
+    """What is done behind that, before its caller is told."""
     details: str = "io.pravega.common.ObjectClosedException: Object 'EventStreamWriterImpl' has been closed"
 
 
@@ -70,6 +72,8 @@ class AnsweringProxy(grpc.GenericRpcHandler):  # type: ignore[misc]
                     reply = call(request, timeout=_TIMEOUT_S, metadata=given)
                 except grpc.RpcError as error:
                     context.abort(error.code(), error.details() or "")
+            if instead is not None and instead.then is not None:
+                instead.then()
             if instead is not None and instead.reply is not None:
                 return instead.reply
             if instead is not None:

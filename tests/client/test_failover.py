@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
+from urllib.parse import urlsplit
 
 import pytest
 from client_tools import Proxy, ThroughProxy, append, content, framed, make_stream, pool_to
@@ -24,6 +26,7 @@ from pyspark_pravega.errors import (
     SegmentStoreUnavailableError,
     UnavailableError,
 )
+from pyspark_pravega.registry import SchemaRegistry, transport
 from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
@@ -154,7 +157,7 @@ def test_a_controller_that_freezes_holds_no_call_that_the_next_one_can_do(settin
 def test_who_has_never_answered_is_given_up_early_and_who_has_is_waited_for(
     settings: Settings, client: Client, stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(absent, "FIRST_CONTACT_S", 0.5)
+    monkeypatch.setattr(outages, "FIRST_CONTACT_S", 0.5)
     proxy = Proxy(client.controller.endpoint(stream, 0))
     proxy.close()
     # Not when the timeout is over: the test's own comes before it.
@@ -173,6 +176,52 @@ def test_who_has_never_answered_is_given_up_early_and_who_has_is_waited_for(
         with pytest.raises(SegmentStoreUnavailableError, match=words):
             segment_state(pool, stream, 0)
         assert time.monotonic() - begun > 0.5
+
+
+class Rescue(logging.Handler):
+    """Does something when it is said that a server is waited for."""
+
+    def __init__(self, act: Callable[[], object]) -> None:
+        super().__init__()
+        self.said, self._act = list[str](), act
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.said.append(record.getMessage())
+        if "doesn't answer since" in self.said[-1]:
+            self._act()
+
+    def __enter__(self) -> Rescue:
+        logging.getLogger("pyspark_pravega.outages").addHandler(self)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        logging.getLogger("pyspark_pravega.outages").removeHandler(self)
+
+
+@pytest.mark.parametrize("silent", [False, True])
+def test_who_begins_during_a_fail_over_waits_for_it_and_is_told_at_once(
+    settings: Settings, scope: str, monkeypatch: pytest.MonkeyPatch, *, silent: bool
+) -> None:
+    """A controller and a registry that this process has never reached come back when it is said that they are gone."""
+    monkeypatch.setattr(transport, "ATTEMPT_S", 0.3)
+    registry = urlsplit(settings.schema_registry_uri or "")
+    for target, ask in (
+        (settings.controllers[0], lambda port: Controller(f"tcp://0.0.0.0:{port}").scope_exists(scope)),
+        ((str(registry.hostname), registry.port or 0), lambda port: SchemaRegistry(f"http://0.0.0.0:{port}").ping()),
+    ):
+        with closing(FreezingProxy(target) if silent else Proxy(target)) as proxy:
+            port = proxy.address[1]
+            # This machine by another name: where nobody listens on one's own nothing is waited for.
+            if isinstance(proxy, FreezingProxy):
+                proxy.freeze()
+                act: Callable[[], object] = proxy.thaw
+            else:
+                proxy.close()
+                act = partial(Proxy, target, port=port)
+            with Rescue(act) as rescue:
+                ask(port)
+        assert "it has never answered this process: the address may be wrong" in rescue.said[0]
+        assert "answers again" in rescue.said[1]
 
 
 def test_what_is_waited_for_is_said_once_and_so_is_its_end(

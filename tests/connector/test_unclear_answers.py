@@ -14,14 +14,20 @@ import pytest
 from answering_proxy import AnsweringProxy
 from connector_tools import batch, ledger_of, open_transactions, raw_table, read_events
 
-from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration, TransactionState
+from pyspark_pravega.client import Client, Controller, ScalingPolicy, Stream, StreamConfiguration, TransactionState
 from pyspark_pravega.client.controller import controller_pb2 as pb
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.table.definition import TableDefinition
 from pyspark_pravega.connector.write.job import WriteJob
 from pyspark_pravega.connector.write.overwrite import OverwritingJob
 from pyspark_pravega.connector.write.plan import WritePlan
-from pyspark_pravega.errors import PravegaError, TransactionError, UnclearAnswerError
+from pyspark_pravega.errors import (
+    PravegaError,
+    ScopeNotEmptyError,
+    StreamNotFoundError,
+    TransactionError,
+    UnclearAnswerError,
+)
 from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
@@ -155,6 +161,60 @@ def test_what_is_made_and_removed_is_looked_for(settings: Settings, proxy: Answe
             assert (method, call()) == (method, expected)
             assert proxy.substituted[-1] == method
         assert not controller.scope_exists(scope)
+
+
+@pytest.mark.parametrize("lost", [{"code": CODES[0]}, {"code": CODES[-1]}, {"reply": FAILURE}], ids=str)
+def test_what_others_make_meanwhile_is_neither_sealed_nor_deleted(
+    settings: Settings, client: Client, proxy: AnsweringProxy, lost: dict[str, Any]
+) -> None:
+    """An answer is lost; when the call is made again another thing has the name."""
+    others, scope = client.controller, f"test-{uuid.uuid4().hex[:12]}"
+    one = StreamConfiguration(scaling=ScalingPolicy.fixed(1))
+    others.create_scope(scope)
+
+    def make(name: str) -> Stream:
+        stream = Stream(scope, name)
+        assert others.create_stream(stream, one)
+        return stream
+
+    def made_again(stream: Stream) -> None:
+        others.delete_stream(stream, seal=True)
+        make(stream.name)
+
+    def table() -> None:
+        assert client.create_key_value_table(scope, "t", partitions=1, key_bytes=8)
+
+    table()
+    sealed, ended, deleted = make("sealed"), make("ended"), make("deleted")
+    others.seal_stream(deleted)
+    lost = {"code": CODES[0], **lost}
+    with Controller(proxy.uri, timeout=10.0) as controller:
+        proxy.substitute("sealStream", then=partial(made_again, sealed), **lost)
+        with pytest.raises(StreamNotFoundError):
+            controller.seal_stream(sealed)
+        proxy.substitute("sealStream", then=partial(made_again, ended), **lost)
+        assert controller.delete_stream(ended, seal=True) is False
+        for sealing in (False, True):
+            proxy.substitute("deleteStream", then=partial(make, deleted.name), **lost)
+            assert controller.delete_stream(deleted, seal=sealing) is True
+        for stream in (sealed, ended, deleted):
+            assert others.current_segments(stream).ids
+        proxy.substitute("deleteKeyValueTable", then=table, **lost)
+        controller.delete_key_value_table(scope, "t")
+        assert list(others.list_key_value_tables(scope)) == ["t"]
+
+        def scope_again() -> None:
+            others.create_scope(scope)
+            make("first")
+
+        others.delete_scope(scope, recursive=True)
+        others.create_scope(scope)
+        proxy.substitute("deleteScope", then=scope_again, **lost)
+        with pytest.raises(ScopeNotEmptyError):
+            controller.delete_scope(scope)
+        # A controller that is asked to delete a scope with streams makes no key-value tables in it any more.
+        table()
+    assert proxy.substituted == ["sealStream"] * 2 + ["deleteStream"] * 2 + ["deleteKeyValueTable", "deleteScope"]
 
 
 def test_what_is_refused_is_an_error_soon(settings: Settings, proxy: AnsweringProxy) -> None:

@@ -13,10 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-from client_tools import Proxy, cut
 
 from pyspark_pravega.deadlines import deadline
 from pyspark_pravega.errors import (
@@ -96,38 +94,6 @@ def test_creating_a_group_again_changes_nothing(registry: SchemaRegistry, scope:
     assert registry.create_group(scope, "g") is True
     assert registry.create_group(scope, "g", compatibility="AllowAny") is False
     assert registry.group(scope, "g").compatibility == "Backward"
-
-
-class AnswerLost(Proxy):
-    """Cuts the connection instead of delivering the first answer that says "created"."""
-
-    has_lost = False
-
-    def _pump(self, source: socket.socket, sink: socket.socket, allowance: list[int]) -> None:
-        try:
-            while data := source.recv(1 << 16):
-                if data.startswith(b"HTTP/1.1 201") and not self.has_lost:
-                    self.has_lost = True
-                    break
-                sink.sendall(data)
-        except OSError:
-            pass
-        cut(source)
-        cut(sink)
-
-
-@server
-def test_who_made_a_group_knows_it_though_the_answer_was_lost(registry: SchemaRegistry, scope: str) -> None:
-    address = urlsplit(registry.uri)
-    with (
-        AnswerLost((str(address.hostname), int(address.port or 0))) as proxy,
-        SchemaRegistry(f"http://127.0.0.1:{proxy.address[1]}") as beside,
-    ):
-        assert beside.create_group(scope, "g", properties={"owner": "é"}) is True
-        assert proxy.has_lost
-        assert beside.create_group(scope, "g") is False
-    assert registry.group(scope, "g").properties == {"owner": "é"}
-    assert dict(registry.groups(scope))["g"].properties == {"owner": "é"}
 
 
 @server
@@ -419,7 +385,7 @@ def test_a_host_that_accepts_and_never_answers_costs_no_more_than_the_timeout(
         uri = f"http://127.0.0.1:{dead.getsockname()[1]}"
         with (
             SchemaRegistry(uri, timeout=0.3) as registry,
-            pytest.raises(RegistryUnavailableError, match=r"didn't answer within 0\.3 s"),
+            pytest.raises(RegistryUnavailableError, match="no answer in time"),
         ):
             call(registry)
 
@@ -437,7 +403,7 @@ def test_a_host_that_accepts_and_never_answers_costs_no_more_than_the_timeout(
     ],
 )
 def test_something_else_at_the_address_is_an_error_of_ours(answer: bytes, error: type[Exception]) -> None:
-    with answering(itertools.repeat(answer)) as uri, SchemaRegistry(uri) as registry, pytest.raises(error):
+    with answering(itertools.repeat(answer)) as uri, SchemaRegistry(uri, timeout=1) as registry, pytest.raises(error):
         registry.group("s", "g")
 
 

@@ -33,12 +33,13 @@ class ServerCluster:
             controllers: how many controllers.
             bookies: how many bookies; each entry is written to three, or to as many as there are.
             token_ttl_s: how long the tokens of segment stores are valid, in seconds; the servers then want to know who
-                asks. None for servers that let everybody in.
+                asks, and speak TLS. None for servers that let everybody in.
         """
         self.folder = folder
         self._cluster = Cluster(
             data_dir=folder, stores=stores, controllers=controllers, bookies=bookies, heap="1g", timeout_s=START_S,
-            rebalance_s=_REBALANCE_S, pravega="0.13", auth=token_ttl_s is not None, token_ttl_s=token_ttl_s,
+            rebalance_s=_REBALANCE_S, pravega="0.13", auth=token_ttl_s is not None, tls=token_ttl_s is not None,
+            token_ttl_s=token_ttl_s,
         )  # fmt: skip
         self._cluster.prepare()
         self.servers: dict[str, Member] = {_short(name): member for name, member in self._cluster.members.items()}

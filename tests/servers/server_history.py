@@ -15,6 +15,7 @@ from server_cluster import ServerCluster
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.client.key_value import NOT_EXISTS
 from pyspark_pravega.errors import UnavailableError
+from pyspark_pravega.live.sampling import Sampler
 from pyspark_pravega.registry import SchemaRegistry
 
 KEYS = 8
@@ -56,7 +57,8 @@ class Worker:
 
 
 class History:
-    """A writer, a reader, transactions, key-value changes and the registry, each in a thread with a client of its own.
+    """A writer, a reader, transactions, key-value changes, the registry and the live page's samples, each in a thread
+    with a client of its own.
 
     Events are numbered for each key. Of the transactions' events each has the transaction's number.
     """
@@ -68,7 +70,7 @@ class History:
             cluster: the servers.
             name: a scope of the history's own.
         """
-        self._clients = [Client(cluster.settings) for _ in range(4)]
+        self._clients = [Client(cluster.settings) for _ in range(5)]
         self._direct, self._whole = Stream(name, "direct"), Stream(name, "whole")
         configuration = StreamConfiguration(scaling=ScalingPolicy(min_segments=SEGMENTS))
         main = self._clients[0]
@@ -83,9 +85,12 @@ class History:
         self._writer = self._clients[0].writer(self._direct)
         self._tail = self._clients[1].follow(self._direct, start=main.controller.head(self._direct))
         self._registry = SchemaRegistry(
-            cluster.settings.schema_registry_uri or "", credentials=cluster.settings.credentials()
+            cluster.settings.schema_registry_uri or "",
+            credentials=cluster.settings.credentials(),
+            tls=cluster.settings.tls,
         )
         self._registry.create_group(name, "group")
+        self._sampler = Sampler(self._clients[4], scope=name)
         self._scope = name
         self._written: Counter[int] = Counter()
         self._read: list[tuple[int, int]] = []
@@ -99,6 +104,7 @@ class History:
             Worker("transactions", self._commit),
             Worker("counter", self._count),
             Worker("registry", self._ask),
+            Worker("live page", self._sample),
         ]
 
     def begin(self) -> None:
@@ -166,6 +172,13 @@ class History:
 
     def _ask(self) -> None:
         self._registry.group(self._scope, "group")
+
+    def _sample(self) -> bool:
+        self._sampler.sample(self._sampler.streams())
+        (line,) = self._sampler.lines([self._direct])
+        time.sleep(1)
+        # It shows what it meets, and looks again some seconds later.
+        return line.error is None
 
     # What must be there
 

@@ -1,6 +1,7 @@
 """What a Spark session does while servers fail, and whether all is there afterwards: rows once, keys as in a dict.
 
-One session has statements of each kind, a micro-batch query and a real-time one. Nobody starts any of them again.
+One session has statements of each kind, a micro-batch query that is a subscriber, and a real-time one. Others come by
+Spark Connect and by the Thrift server. Nobody starts any of them again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 from server_cluster import ServerCluster
 from server_history import UNCERTAIN, Worker, started
+from session_actors import ConnectClient, Inserts, ThriftClient, servers_conf
 
 import pyspark_pravega
 
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 ROWS = 5
 """Of each INSERT."""
 KEYS = 6
-SLOTS = 8
+SLOTS = 10
 """More than there is work: a task that waits for a server holds one."""
 CATCH_UP_S = 180.0
 """How long the queries may take behind the last INSERT."""
@@ -57,8 +59,9 @@ def session_on(cluster: ServerCluster) -> SparkSession:
         schema_registry=settings.schema_registry_uri,
         username=settings.username,
         password=settings.password,
+        tls_ca=settings.tls_ca,
     )
-    for key, value in _CONF.items():
+    for key, value in {**_CONF, **servers_conf()}.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
@@ -94,6 +97,11 @@ class SparkHistory:
             "TBLPROPERTIES ('table-type' = 'key-value')",
         ):
             spark.sql(statement.format(self._namespace))
+        self._clients: list[ConnectClient | ThriftClient] = [ConnectClient(spark), ThriftClient(spark)]
+        self._others = [
+            Inserts(f"by {way}", f"{self._namespace}.by_{way.lower()}", client.run)
+            for way, client in zip(("Connect", "Thrift"), self._clients, strict=True)
+        ]
         self._queries = [self._start("copies", exactly_once=True), self._start("seen", exactly_once=False)]
         self.workers = [
             Worker("INSERT", self._insert),
@@ -103,6 +111,7 @@ class SparkHistory:
             Worker("SELECT", self._select),
             Worker("query", self._progress_of(self._queries[0])),
             Worker("real-time query", self._progress_of(self._queries[1])),
+            *(one.worker for one in self._others),
         ]
         # The first ones take long.
         for worker in self.workers:
@@ -125,6 +134,8 @@ class SparkHistory:
         self._ends.set()
         for query in self._queries:
             query.stop()
+        for client in self._clients:
+            client.close()
 
     # What they do
 
@@ -203,7 +214,9 @@ class SparkHistory:
         return self._spark.sql(statement.format(self._namespace)).collect()
 
     def _start(self, sink: str, *, exactly_once: bool) -> StreamingQuery:
-        rows = self._spark.readStream.option("maxPartitions", "1").table(f"{self._namespace}.numbers")
+        reader = self._spark.readStream.option("maxPartitions", "1")
+        reader = reader.option("subscriber", sink) if exactly_once else reader
+        rows = reader.table(f"{self._namespace}.numbers")
         writer: Any = rows.writeStream
         writer = writer.outputMode("append" if exactly_once else "update").queryName(f"{self._folder.name} {sink}")
         writer = writer.option("checkpointLocation", str(self._folder / sink))
@@ -222,6 +235,8 @@ class SparkHistory:
         assert rows == self._rows, "the table with a key isn't what its statements have made"
         entries = {row.id: row.value for row in self._sql("SELECT * FROM {}.entries")}
         assert entries == self._values, "the key-value table isn't what its statements have made"
+        for other in self._others:
+            other.judge()
         limit = time.monotonic() + CATCH_UP_S
         while not (set(self._ids("copies")) >= self._inserted <= set(self._ids("seen"))):
             ended = [query.exception() for query in self._queries if not query.isActive]

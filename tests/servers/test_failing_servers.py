@@ -1,7 +1,7 @@
 """Clients and a Spark session go on while the servers of a cluster are killed and frozen: `make chaos-servers`.
 
 `SERVER_FAULTS=name,name` takes some faults, `SERVER_SEED=N` decides what is left to chance. With `SERVER_TOKENS_S=20`
-the servers want to know who asks, and tokens run out after 20 s, again and again.
+the servers speak TLS and want to know who asks, and tokens run out after 20 s, again and again.
 """
 
 from __future__ import annotations

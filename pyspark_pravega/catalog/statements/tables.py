@@ -230,16 +230,24 @@ class Tables:
             False when another statement has deleted the stream meanwhile.
         """
         self._base.forget(stream)
-        limit = Limit(_DROP_PATIENCE_S)
+        limit, first = Limit(_DROP_PATIENCE_S), self._first_segments(stream)
         while True:
             try:
                 return self._delete(stream, self._base.registry)
             except (NotFoundError, TableBeingDroppedError):
-                # Another statement drops it, too.
+                # Another statement drops it, too, and may have made it again.
                 if not self._base.client.controller.stream_exists(stream):
+                    return False
+                if (now := self._first_segments(stream)) and first and now != first:
                     return False
                 if not limit.wait(_DROP_POLL_S):
                     raise
+
+    def _first_segments(self, stream: Stream) -> tuple[int, ...]:
+        """What tells a stream from another one that is made again under its name; empty where it is half gone."""
+        with suppress(NotFoundError):
+            return self._base.client.controller.epoch_segments(stream, 0).ids
+        return ()
 
     def _delete(self, stream: Stream, registry: SchemaRegistry | None) -> bool:
         controller, opened = self._base.client.controller, Begun(lambda: self._busy_ledger(stream))

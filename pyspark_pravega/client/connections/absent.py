@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from pyspark_pravega import outages
-from pyspark_pravega.deadlines import CONNECT_S, FIRST_CONTACT_S, Limit
+from pyspark_pravega.deadlines import CONNECT_S, Limit
 from pyspark_pravega.errors import SegmentStoreUnavailableError
 
 PING_AFTER_S = 2.0
@@ -44,7 +44,8 @@ class Presence:
         """How messages name it."""
         self.heard_at: float | None = None
         """When it has answered something last, by `time.monotonic`; None before it ever has."""
-        self._connect, self._presumed = connect, presumed
+        self._connect = connect
+        self._contact = outages.Contact(self.gone, known=presumed)
         self._missed_at: float | None = None
         self._next_try, self._tries = 0.0, 0
         self._reason = ""
@@ -61,7 +62,7 @@ class Presence:
         if self._missed_at is not None:
             with self._lock:
                 self._missed_at, self._tries = None, 0
-            outages.over(self.gone)
+        self._contact.heard()
 
     def missed(self, error: SegmentStoreUnavailableError) -> SegmentStoreUnavailableError:
         """Note that it couldn't be reached.
@@ -77,7 +78,7 @@ class Presence:
             self._tries += 1
             self._next_try = now + _AGAIN_S
             self._missed_at = now if self._missed_at is None else self._missed_at
-            self._reason = error.reason if self._is_known else str(error)
+            self._reason = error.reason if self._contact.known else str(error)
         return self._error()
 
     def attempt_s(self) -> float:
@@ -123,13 +124,9 @@ class Presence:
                 raise self.missed(error) from None
             self.heard()
 
-    @property
-    def _is_known(self) -> bool:
-        return self._presumed or self.heard_at is not None
-
     def _error(self) -> SegmentStoreUnavailableError:
         since, reason = self._missed_at or time.monotonic(), self._reason
-        if self._is_known:
+        if self._contact.known:
             host, port = self.endpoint
             error = SegmentStoreUnavailableError(
                 f"no Pravega segment store answers at {host}:{port} since {outages.clock(since)} ({reason}): it has "
@@ -137,6 +134,5 @@ class Presence:
             )
         else:
             error = SegmentStoreUnavailableError(reason)
-            error.patience = FIRST_CONTACT_S
-        error.gone, error.reason, error.since = self.gone, reason, since
-        return error
+        error.reason = reason
+        return self._contact.missed(error, since)

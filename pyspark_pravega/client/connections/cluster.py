@@ -18,7 +18,7 @@ class Cluster:
         Args:
             settings: where the cluster is, and who asks.
             presumed: whether the addresses are right for sure, because another process has reached them. A server that
-                has never answered is given up after 20 seconds otherwise.
+                has never answered is given up after a minute otherwise, or at once (`outages.Contact`).
         """
         self.settings = settings
         credentials = settings.credentials()

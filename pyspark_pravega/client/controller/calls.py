@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
+from functools import partial
 
 from google.protobuf.message import Message
 
@@ -12,19 +13,64 @@ from pyspark_pravega.client.controller.rpc import ControllerRpc, Reply
 from pyspark_pravega.client.names import Stream
 from pyspark_pravega.deadlines import Limit, Retries
 from pyspark_pravega.errors import (
+    AuthenticationError,
     KeyValueTableNotFoundError,
     LostAnswerError,
     NotFoundError,
+    OperationFailedError,
     ScopeNotFoundError,
     StreamNotFoundError,
     StreamSealedError,
+    UnavailableError,
     UnclearAnswerError,
 )
 
 NO_TIMESTAMP = -(2**63)
-FAILED = 1
-"""The status of most answers by which the controller says that it has failed."""
+FAILED, GONE = 1, 2
+"""The statuses of most answers by which the controller says that it has failed, and that there is no such thing."""
 _UNCLEAR_TRIES, _UNCLEAR_PAUSE_S = 3, 0.1
+
+
+class _ReplacedError(Exception):
+    """What was to end is gone, and there is another one of its name."""
+
+
+class Ending:
+    """Calls a method that deletes or seals something, as often as it is called itself.
+
+    An answer gets lost, and somebody makes another thing of that name before the call is made again. So the first call
+    looks first what is there, and each further one whether it is still the same. What arrives at a controller and isn't
+    done for some time can't be held back.
+    """
+
+    def __init__(self, call: Callable[..., int], identity: Callable[[], Hashable]) -> None:
+        """Nothing is called yet.
+
+        Args:
+            call: makes the call and returns its status; it calls its `look` before it makes the call again.
+            identity: asks for what tells things of one name from each other.
+        """
+        self._call, self._identity = call, identity
+        self._seen: list[Hashable] = []
+
+    def __call__(self) -> int:
+        """Make the call; returns its status, `GONE` where there is another thing of that name by now."""
+        try:
+            self._look()
+            return self._call(look=self._look)
+        except _ReplacedError:
+            return GONE
+
+    @property
+    def may_be_done(self) -> bool:
+        """Whether there was something, and a call before the last one may have ended it."""
+        return len(self._seen) > 1 and self._seen[0] is not None
+
+    def _look(self) -> None:
+        self._seen.append(_known(self._identity))
+        # What is half gone has none, and is still to be ended.
+        if None not in (self._seen[0], self._seen[-1]) and self._seen[0] != self._seen[-1]:
+            raise _ReplacedError
 
 
 class ControllerCalls:
@@ -43,6 +89,12 @@ class ControllerCalls:
 
     def _status(self, method: str, request: Message, *, missing: NotFoundError | None = None) -> int:
         return self._rpc.status(method, request, missing=missing)
+
+    def _ending(
+        self, method: str, request: Message, identity: Callable[[], Hashable], *, missing: NotFoundError | None = None
+    ) -> Ending:
+        """What calls a method that deletes or seals something; arguments as those of `Ending`."""
+        return Ending(partial(self._rpc.status, method, request, missing=missing), identity)
 
     def _create(self, method: str, request: Message) -> tuple[int, bool]:
         """Call a method that makes something, again where the controller says that it failed, or doesn't tell.
@@ -119,6 +171,17 @@ class ControllerCalls:
             if not getattr(page, field):
                 return
             token = page.continuation_token.token  # type: ignore[attr-defined]
+
+
+def _known(identity: Callable[[], Hashable]) -> Hashable:
+    try:
+        return identity()
+    except UnavailableError as error:
+        if isinstance(error, UnclearAnswerError) and not error.passes:
+            return None
+        raise
+    except (AuthenticationError, NotFoundError, OperationFailedError):
+        return None
 
 
 def no_scope(scope: str) -> ScopeNotFoundError:

@@ -13,8 +13,8 @@ from pyspark_pravega.deadlines import Limit, deadline
 from pyspark_pravega.errors import KeyValueTableNotFoundError, OperationFailedError, UnavailableError
 
 _DELETE_POLL_S = 0.2
-_DELETED_S = 8.0
-"""After so long a deletion is asked for again."""
+_LOOK_S, _DELETED_S = 4.0, 8.0
+"""How long it is looked for a table; and after how much longer its deletion is asked for again."""
 
 
 class ControllerTables(ControllerCalls):
@@ -97,13 +97,24 @@ class ControllerTables(ControllerCalls):
         """Delete a key-value table with all its entries.
 
         Returns:
-            False when there was none, or a call whose answer was lost has deleted it.
+            False when there was none, or a call whose answer was lost has deleted it. Another table that somebody has
+            made meanwhile under that name stays.
         """
+        if not self._rpc.has_answered:
+            # Somebody has to be there: the rest is patient with who is.
+            self.scope_exists(scope)
         info, limit = pb.KeyValueTableInfo(scope=scope, kvt_name=table), Limit(self._rpc.timeout)
 
+        def identity() -> tuple[int, ...]:
+            # One that is made again has segments of other numbers. One that is being made has none for a while.
+            with deadline(_LOOK_S):
+                return self.key_value_table_segments(scope, table).ids
+
+        end = self._ending("deleteKeyValueTable", info, identity, missing=no_table(scope, table))
+
         def delete() -> int:
-            with deadline(_DELETED_S):
-                return self._status("deleteKeyValueTable", info, missing=no_table(scope, table))
+            with deadline(_LOOK_S + _DELETED_S):
+                return end()
 
         while True:
             try:
@@ -115,7 +126,7 @@ class ControllerTables(ControllerCalls):
                     raise
             except UnavailableError:
                 # It is gone for a while, or, where the table is being made at the same time, doesn't come to the end.
-                if not self._rpc.has_answered or not limit.wait():
+                if not limit.wait():
                     raise
         if status not in (0, 2):
             raise OperationFailedError(

@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 
 from pyspark_pravega import outages
 from pyspark_pravega.client.controller import controller_pb2 as pb
-from pyspark_pravega.deadlines import CONNECT_S, FIRST_CONTACT_S, Limit, Retries
+from pyspark_pravega.deadlines import CONNECT_S, Limit, Retries
 from pyspark_pravega.errors import (
     AuthenticationError,
     CertificateError,
@@ -109,11 +109,15 @@ class ControllerRpc:
         self._tls = (tls or Tls()) if uri.startswith("tls:") else None
         self._addresses = controller_addresses(uri)
         self._current = 0
-        self.has_answered = presumed
-        """Whether a controller has ever answered a call, to this process or to one that this one has it from."""
+        self._contact = outages.Contact(self.gone, (host for host, _ in self._addresses), known=presumed)
         self._channels: dict[int, grpc.Channel] = {}
         self._stubs: dict[tuple[int, str], Callable[..., Any]] = {}
         self._lock = threading.Lock()
+
+    @property
+    def has_answered(self) -> bool:
+        """Whether a controller has ever answered a call, to this process or to one that this one has it from."""
+        return self._contact.known
 
     @property
     def host(self) -> str:
@@ -127,11 +131,26 @@ class ControllerRpc:
         for channel in channels:
             channel.close()
 
-    def status(self, method: str, request: Message, *, missing: NotFoundError | None = None) -> int:
+    def status(
+        self,
+        method: str,
+        request: Message,
+        *,
+        missing: NotFoundError | None = None,
+        look: Callable[[], None] | None = None,
+    ) -> int:
         """Call a method whose answer is a status number; arguments as `call`."""
-        return self.call(method, request, pb.StatusReply, missing=missing).status
+        return self.call(method, request, pb.StatusReply, missing=missing, look=look).status
 
-    def call(self, method: str, request: Message, reply: type[Reply], *, missing: NotFoundError | None = None) -> Reply:
+    def call(
+        self,
+        method: str,
+        request: Message,
+        reply: type[Reply],
+        *,
+        missing: NotFoundError | None = None,
+        look: Callable[[], None] | None = None,
+    ) -> Reply:
         """Call a method.
 
         Args:
@@ -139,6 +158,7 @@ class ControllerRpc:
             request: its request.
             reply: the class of its answer.
             missing: what to raise when the controller answers NOT_FOUND.
+            look: is called before the call is made again that may be done; what it raises ends the call.
 
         Raises:
             ControllerUnavailableError: no controller answers in time.
@@ -150,8 +170,7 @@ class ControllerRpc:
         """
         retries, begun = Retries(self.timeout), time.monotonic()
         metadata = (("authorization", self._credentials.authorization()),) if self._credentials else ()
-        # Where nobody has ever answered it is rather a wrong address: all attempts together are no longer than one.
-        first_contact = Limit(min(self.timeout, FIRST_CONTACT_S))
+        first_contact = Limit(min(self.timeout, outages.FIRST_CONTACT_S))
         patience, unclear = _FIRST_ATTEMPT_S, 0
         while True:
             current = self._current
@@ -174,10 +193,12 @@ class ControllerRpc:
                 may &= self.has_answered or first_contact.left > 0
                 if not may or not self.again(retries, begun, _WITHOUT if error.code() in _UNCLEAR else ""):
                     self._fail(method, error, missing, begun)
+                may_be_done = not _never_sent(error)
             else:
-                self.has_answered = True
-                outages.over(self.gone)
+                self._contact.heard()
                 return answer
+            if may_be_done and look is not None:
+                look()
 
     def again(self, retries: Retries, begun: float, reason: str = "") -> bool:
         """Wait for the next attempt, in the name of the controllers that don't answer, or of what they say.
@@ -202,10 +223,7 @@ class ControllerRpc:
     def _unavailable(
         self, message: str, begun: float, kind: type[ControllerUnavailableError] = ControllerUnavailableError
     ) -> ControllerUnavailableError:
-        error = kind(message)
-        error.gone, error.since = self.gone, begun
-        error.patience = None if self.has_answered else FIRST_CONTACT_S
-        return error
+        return self._contact.missed(kind(message), begun)
 
     def _lacks_tls(self, current: int, error: Any) -> bool:
         """Whether the controller has ended the connection because it expects TLS; those that have answered don't."""
@@ -235,8 +253,9 @@ class ControllerRpc:
         somebody_is_there = any(word in details for word in _LOST_CONNECTION)
         if self.has_answered or somebody_is_there:
             return True
-        # Nobody has ever answered: rather a wrong address than a server that is just being started again.
-        return tries < len(self._addresses)
+        # What isn't found, or speaks something else, is a wrong address.
+        is_worth_waiting = _never_sent(error) and self._contact.is_worth_waiting(refused=_is_refused(details))
+        return is_worth_waiting or tries < len(self._addresses)
 
     def _stub(self, current: int, method: str, request: Message, reply: type[Message] | None) -> Callable[..., Any]:
         stub = self._stubs.get((current, method))
@@ -379,6 +398,10 @@ def _lacks_its_own(details: str) -> bool:
 
 def _never_sent(error: Any) -> bool:
     return error.code() is grpc.StatusCode.UNAVAILABLE and "failed to connect" in (error.details() or "")
+
+
+def _is_refused(details: str) -> bool:
+    return "refused" in details
 
 
 def _is_about_certificates(details: str) -> bool:

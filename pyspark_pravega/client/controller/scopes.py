@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import TypeVar
 
 from pyspark_pravega.client.controller import controller_pb2 as pb
@@ -56,22 +57,29 @@ class ControllerScopes(ControllerReaderGroups, ControllerTables):
                 same time makes this fail; trying again goes on where it has stopped.
 
         Returns:
-            False when there was none.
+            False when there was none. A scope has nothing that tells it from another one of its name: where an answer
+            is lost, one that somebody has made meanwhile is deleted while it is empty.
 
         Raises:
             ScopeNotEmptyError: it holds streams, key-value tables or reader groups.
         """
         if recursive:
             self._empty_scope(scope)
-        # Asked to delete a scope that holds streams, the server says no, but from then on can't make key-value tables
-        # in it: look first.
         was_there = self.scope_exists(scope)
-        if was_there and (
-            any(True for _ in self._streams(scope)) or any(True for _ in self.list_key_value_tables(scope))
-        ):
-            raise _not_empty(scope)
-        info = pb.ScopeInfo(scope=scope)
-        status, _ = self._unless_failed("deleteScope", lambda: self._status("deleteScope", info))
+
+        def look() -> None:
+            # Asked to delete a scope that holds streams, the server says no, but from then on can't make key-value
+            # tables in it. Somebody may also have made it anew since a call whose answer was lost.
+            with suppress(ScopeNotFoundError):
+                if any(True for _ in self._streams(scope)) or any(True for _ in self.list_key_value_tables(scope)):
+                    raise _not_empty(scope)
+
+        def delete() -> int:
+            if was_there:
+                look()
+            return self._rpc.status("deleteScope", pb.ScopeInfo(scope=scope), look=look)
+
+        status, _ = self._unless_failed("deleteScope", delete)
         if status == 3:
             raise _not_empty(scope)
         if status not in (0, 2):

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pyspark_pravega.client.controller import controller_pb2 as pb
 from pyspark_pravega.client.controller import messages
-from pyspark_pravega.client.controller.calls import no_scope, no_stream, stream_sealed
+from pyspark_pravega.client.controller.calls import Ending, no_scope, no_stream, stream_sealed
 from pyspark_pravega.client.controller.segments import ControllerSegments
 from pyspark_pravega.client.names import Access, Stream, check_name
 from pyspark_pravega.client.policies import ScaleType, StreamConfiguration
@@ -19,6 +19,7 @@ from pyspark_pravega.errors import (
     ConflictError,
     InvalidStreamCutError,
     OperationFailedError,
+    StreamNotFoundError,
     StreamNotSealedError,
     UnclearAnswerError,
 )
@@ -235,22 +236,34 @@ class ControllerStreams(ControllerSegments):
         """Make a stream read-only, for ever. Open transactions are aborted; sealing again changes nothing.
 
         Raises:
-            StreamNotFoundError: there is no such stream.
+            StreamNotFoundError: there is no such stream, or another one of that name by now.
         """
+        self.sealing(stream)()
 
-        def seal() -> int:
-            return self._status("sealStream", messages.info(stream), missing=no_stream(stream))
+    def sealing(self, stream: Stream) -> Callable[[], None]:
+        """What seals a stream as `seal_stream` does, for who calls it again and again: another stream that somebody has
+        made meanwhile under that name stays as it is.
 
-        try:
-            status, _ = self._unless_failed("sealStream", seal)
-        except UnclearAnswerError:
-            if not self.is_sealed(stream):
-                raise
-            status = 0
-        if status in (2, 3):
-            raise no_stream(stream)
-        if status not in (0, 4):
-            raise UnclearAnswerError(f'the controller could not seal stream "{stream}" (status {status}): try again')
+        Args:
+            stream: the stream.
+        """
+        end = self._ending_of(stream, "sealStream")
+
+        def seal() -> None:
+            try:
+                status, _ = self._unless_failed("sealStream", end)
+            except UnclearAnswerError:
+                if not self.is_sealed(stream):
+                    raise
+                status = 0
+            if status in (2, 3):
+                raise no_stream(stream)
+            if status not in (0, 4):
+                raise UnclearAnswerError(
+                    f'the controller could not seal stream "{stream}" (status {status}): try again'
+                )
+
+        return seal
 
     def delete_stream(self, stream: Stream, *, seal: bool = False) -> bool:
         """Delete a stream with all its events.
@@ -260,29 +273,38 @@ class ControllerStreams(ControllerSegments):
             seal: seal it first.
 
         Returns:
-            False when there was none.
+            False when there was none. Another stream that somebody has made meanwhile under that name stays.
 
         Raises:
             StreamNotSealedError: it isn't sealed.
         """
-        info, was_there = messages.info(stream), seal
+        delete = self._ending_of(stream, "deleteStream")
         if seal:
-            status, _ = self._unless_failed("sealStream", lambda: self._status("sealStream", info))
+            try:
+                status, _ = self._unless_failed("sealStream", self._ending_of(stream, "sealStream"))
+            except StreamNotFoundError:
+                return False
             if status in (2, 3):
                 return False
         try:
-            status, repeated = self._unless_failed("deleteStream", lambda: self._status("deleteStream", info))
-            was_there |= repeated
+            status, _ = self._unless_failed("deleteStream", delete)
         except UnclearAnswerError:
             if self.stream_exists(stream):
                 raise
             status = 0
-        if status == 3:
+        # Who has sealed a stream, and finds one that isn't, finds another one.
+        if status == 3 and not seal:
             raise StreamNotSealedError(f'stream "{stream}" must be sealed before it is deleted')
-        if status not in (0, 2):
+        if status not in (0, 2, 3):
             raise OperationFailedError(f'the controller could not delete stream "{stream}" (status {status})')
         # It was there when it was sealed: a call whose answer was lost may have deleted it, or somebody else.
-        return status == 0 or was_there
+        return status == 0 or seal or delete.may_be_done
+
+    def _ending_of(self, stream: Stream, method: str) -> Ending:
+        # The segments of one that is made again are counted on.
+        return self._ending(
+            method, messages.info(stream), lambda: self.epoch_segments(stream, 0).ids, missing=no_stream(stream)
+        )
 
     def delegation_token(self, stream: Stream, access: Access = Access.READ_WRITE) -> str:
         """A token that lets its holder use a stream's segments for some time (10 minutes by default).

@@ -71,15 +71,14 @@ def create_table(cluster: Cluster, scope: str, name: str, configuration: KeyValu
         ControllerUnavailableError: no controller answers in time.
     """
     limit, denied = Limit(cluster.settings.timeout), False
+    if not cluster.controller.has_answered:
+        # Somebody has to be there: the rest is patient with who is.
+        cluster.controller.scope_exists(scope)
     while True:
-        asked_at = time.monotonic()
         try:
             with deadline(_ASKED_AGAIN_S):
                 return cluster.controller.create_key_value_table(scope, name, **asdict(configuration))
         except UnavailableError as error:
-            if not cluster.controller.has_answered and time.monotonic() - asked_at < _ASKED_AGAIN_S:
-                # Nobody is there.
-                raise
             if _is_usable(cluster, scope, name):
                 return False
             try:

@@ -177,10 +177,11 @@ def seal(client: Client, stream: Stream, ledger: Ledger | None) -> None:
         UnavailableError: it isn't sealed in time.
     """
     limit, pause = Limit(client.settings.timeout), FIRST_REMINDER_S
+    seal_it = client.controller.sealing(stream)
     while True:
         try:
             with deadline(pause):
-                client.controller.seal_stream(stream)
+                seal_it()
             return
         except UnavailableError:
             if limit.left == 0:
