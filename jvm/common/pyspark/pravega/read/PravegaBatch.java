@@ -137,6 +137,11 @@ final class PravegaBatch implements Batch {
     return plan().get("size").asLong();
   }
 
+  /** About how many bytes the wanted columns are as Spark's rows. */
+  long memory() {
+    return plan().get("memory").asLong();
+  }
+
   /** About how many rows. */
   OptionalLong rows() {
     JsonNode rows = plan().get("rows");
@@ -160,7 +165,6 @@ final class PravegaBatch implements Batch {
         Base64.getDecoder().decode(plan().get("function").asText()),
         read.columns,
         (StructType) DataType.fromJson(plan().get("schema").asText()),
-        read.limit != null,
         plan().get("sharedMemory").asLong());
   }
 
@@ -174,7 +178,6 @@ final class PravegaBatch implements Batch {
   /**
    * Reads what a pickled function gives: columnar where this Spark can do it.
    *
-   * @param endsSoon whether it ends by itself right behind what the query takes of it
    * @param sharedMemory how many bytes a task's worker may share with it; 0 for none
    */
   static PartitionReaderFactory readerFactory(
@@ -182,10 +185,9 @@ final class PravegaBatch implements Batch {
       byte[] function,
       StructType readSchema,
       StructType batchSchema,
-      boolean endsSoon,
       long sharedMemory) {
     if (ColumnarReaderFactory.available()) {
-      return new ColumnarReaderFactory(python, function, readSchema.size(), endsSoon, sharedMemory);
+      return new ColumnarReaderFactory(python, function, readSchema.size(), sharedMemory);
     }
     return PythonTasks.readers(python, function, batchSchema);
   }
