@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.OptionalLong;
+import java.util.Set;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -60,13 +61,18 @@ final class PravegaBatch implements Batch {
                   "moments", known));
     }
 
+    /** What the catalog process takes of the predicates, which all hold: Spark looks at the others itself. */
+    private Set<Map<String, Object>> told() {
+      return Set.copyOf(Predicates.of(predicates.toArray(new Predicate[0])));
+    }
+
     /** Whether both are the same rows: of one moment, so of one query. */
     private boolean gives(Read other) {
       return moments == other.moments
           && table.isSame(other.table)
           && columns.equals(other.columns)
           && options.equals(other.options)
-          && predicates.equals(other.predicates)
+          && told().equals(other.told())
           && Objects.equals(limit, other.limit);
     }
   }
@@ -79,7 +85,7 @@ final class PravegaBatch implements Batch {
 
   @Override
   public int hashCode() {
-    return Objects.hash(read.table.stream(), read.columns, read.predicates, read.limit);
+    return Objects.hash(read.table.stream(), read.columns, read.told(), read.limit);
   }
 
   /** Says which scan it belongs to. */
