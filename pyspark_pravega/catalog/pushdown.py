@@ -210,24 +210,6 @@ def narrowed_chains(
     return left, None if seen is None else replace(seen, keys=tuple(keys.tolist()))
 
 
-def estimated_rows(size: int, ledger: Ledger | None) -> int | None:
-    """How many rows some bytes of a stream are, by the size of the last commit's rows.
-
-    Args:
-        size: bytes of events, frames included.
-        ledger: the stream's commit log, if it has one.
-
-    Returns:
-        None when there's nothing to tell by.
-    """
-    if size == 0:
-        return 0
-    last = [] if ledger is None else ledger.commits([ledger.state().version])
-    if not last or not last[0].rows or not last[0].bytes:
-        return None
-    return max(1, round(size * last[0].rows / last[0].bytes))
-
-
 def counted_rows(snapshot: Snapshot, ledger: Ledger | None) -> int | None:
     """How many rows a whole stream has, as the commit log has counted them.
 
@@ -251,6 +233,27 @@ def counted_rows(snapshot: Snapshot, ledger: Ledger | None) -> int | None:
         if all(ends.get(segment_id, 0) == end for segment_id, end in commit.cut.items()):
             return state.rows
     return None if state.version else 0
+
+
+def counted_keys(snapshot: Snapshot, ledger: Ledger | None) -> int | None:
+    """How many rows a whole table with a key has, where it holds nothing but what a compaction has written.
+
+    Args:
+        snapshot: the table.
+        ledger: its commit log, if it has one.
+
+    Returns:
+        None where the keys have to be counted.
+    """
+    parts = [part for part in snapshot.parts if part.size]
+    if not parts:
+        return 0
+    if ledger is None or any(snapshot.compacted.get(part.segment_id) != (part.start, part.end) for part in parts):
+        return None
+    for compaction in ledger.commits([snapshot.version]):
+        if compaction.base is not None and compaction.bytes == sum(part.size for part in parts):
+            return compaction.rows
+    return None
 
 
 @dataclass

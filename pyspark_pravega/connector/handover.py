@@ -51,6 +51,7 @@ from typing import IO, Any
 import numpy as np
 import pyarrow as pa
 
+from pyspark_pravega.connector.wanted import while_wanted
 from pyspark_pravega.frames.native_module import module
 from pyspark_pravega.serde.codec import Batch, arrow_batch
 from pyspark_pravega.settings import LEAST_SHARED_MEMORY
@@ -99,10 +100,12 @@ def why_not(size: int = LEAST_SHARED_MEMORY) -> str | None:
 
 
 class Handover:
-    """A read function of Spark's, which hands its batches over in shared memory where the JVM asks for that.
+    """A read function of Spark's. It ends when nobody reads on, and hands its batches over in shared memory where the
+    JVM asks for that.
 
-    The JVM asks by two more columns in the function's input: a name that no column has, by which it knows the
-    messages, and how many bytes the ring may have.
+    By a second column in the function's input the JVM says which file it makes when it reads no more. By two more
+    columns it asks for shared memory: a name that no column has, by which it knows the messages, and how many bytes
+    the ring may have.
     """
 
     def __init__(self, read: Any) -> None:
@@ -125,23 +128,30 @@ class Handover:
         rows = self._read(chain([asked.select([0])], batches))
         if asked.num_columns == 1:
             return iter(rows)
-        name, size = asked.column(1)[0].as_py(), asked.column(2)[0].as_py()
-        output = worker_output()
-        if output is None or why_not(size) is not None:
-            return iter(rows)
-        return _handed_over(iter(rows), name, size, output)
+        wanted, output = while_wanted(iter(rows), asked.column(1)[0].as_py()), worker_output()
+        if output is None:
+            return wanted
+        name, size = (asked.column(at)[0].as_py() for at in (2, 3)) if asked.num_columns == 4 else ("", 0)
+        return _handed_over(wanted, name, size if size and why_not(size) is None else 0, output)
 
 
 def _handed_over(
     batches: Iterator[pa.RecordBatch], name: str, size: int, output: IO[bytes]
 ) -> Generator[pa.RecordBatch, None, None]:
     """Batches as they are, or messages about them: the first one decides, because a task's answers have one schema."""
-    first, sender = next(batches, None), None
-    if first is not None:
-        if pa.ipc.get_record_batch_size(first) >= WORTH_BYTES:
-            sender = _Sender.offering(size, first.schema)
-        batches = chain([first], batches)
-    yield from batches if sender is None else _messages(sender, batches, name, output)
+    first = next(batches, None)
+    if first is None:
+        return
+    sender = None
+    if size and pa.ipc.get_record_batch_size(first) >= WORTH_BYTES:
+        sender = _Sender.offering(size, first.schema)
+    if sender is not None:
+        yield from _messages(sender, chain([first], batches), name, output)
+        return
+    yield first
+    # Spark's worker collects 64 KiB. The first rows may be all that the query wants.
+    output.flush()
+    yield from batches
 
 
 def _messages(

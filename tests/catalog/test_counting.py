@@ -73,6 +73,18 @@ def test_after_a_truncation_events_have_to_be_counted(catalog: Catalog, scope: s
     assert counted(catalog, stream) is None
 
 
+def test_keys_are_known_when_nothing_came_behind_a_compaction(catalog: Catalog, scope: str) -> None:
+    stream = make(catalog, scope, segments=2, primary_key="id")
+    assert counted(catalog, stream) == 0
+    insert(catalog, stream, *range(10))
+    insert(catalog, stream, *range(5, 15))
+    assert counted(catalog, stream) is None
+    catalog.procedures.call("compact", [f"{scope}.t"])
+    assert counted(catalog, stream) == 15
+    insert(catalog, stream, 1)
+    assert counted(catalog, stream) is None
+
+
 def test_what_is_not_the_whole_table_has_to_be_counted(catalog: Catalog, scope: str) -> None:
     stream = make(catalog, scope)
     insert(catalog, stream, 1)

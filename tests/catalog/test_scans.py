@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from catalog_tools import insert, make
+from catalog_tools import COLUMNS, insert, make
 from readers import rows_read
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import Bucket
 from pyspark_pravega.catalog.plans.planner import Planner
 from pyspark_pravega.catalog.plans.read_request import position_of, text_of_extent
 from pyspark_pravega.catalog.plans.scans import ScanRequest, plan_scan
-from pyspark_pravega.catalog.pushdown import Bounds, EarlyEnd, estimated_rows, narrowed
-from pyspark_pravega.client import Stream
+from pyspark_pravega.catalog.pushdown import Bounds, EarlyEnd, narrowed
+from pyspark_pravega.catalog.sizes import estimated_rows
+from pyspark_pravega.client import Stream, StreamSegments
+from pyspark_pravega.client.controller.segments import ControllerSegments
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
@@ -78,6 +81,43 @@ def test_rows_are_estimated_by_the_last_commit(catalog: Catalog, stream: Stream,
     assert estimated_rows(0, None) == 0
     assert estimated_rows(100, None) is None
     assert estimated_rows(100, ledger_of(catalog, make(catalog, scope, "empty"))) is None
+
+
+@pytest.mark.parametrize("given", [{"format": "avro"}, {"format": "json"}, {"primary-key": "id"}], ids=str)
+def test_the_memory_of_a_scan_is_that_of_the_wanted_columns_in_any_format(
+    catalog: Catalog, scope: str, given: dict[str, str]
+) -> None:
+    """By it Spark chooses which side of a join it broadcasts."""
+    stream = catalog.tables.create([scope], "t", COLUMNS, [Bucket(columns=("id",), buckets=1)], given).stream
+    insert(catalog, stream, *range(100), name=["n" * 200] * 100)
+    definition = catalog.definition(stream)
+    scans = [plan_scan(definition, ScanRequest(columns=names)) for names in ([], ["id"], ["id", "name"])]
+    assert [scan.rows for scan in scans] == [100, 100, 100]
+    assert [scan.memory for scan in scans[:2]] == [1200, 1600]
+    assert 100 * 216 <= scans[2].memory <= 100 * 240
+    # The last commit's rows aren't like the others.
+    insert(catalog, stream, *range(100, 102), name=["n" * 20_000] * 2)
+    assert 99 <= (plan_scan(definition, ScanRequest(columns=["id"])).rows or 0) <= 105
+
+
+def test_a_read_of_a_key_asks_nothing_more_about_segments(
+    catalog: Catalog, scope: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = make(catalog, scope, segments=4, primary_key="id")
+    insert(catalog, stream, *range(50))
+    definition, asked = catalog.definition(stream), []
+    ask = ControllerSegments.epoch_segments
+
+    def watched(calls: ControllerSegments, stream: Stream, epoch: int) -> StreamSegments:
+        asked.append(epoch)
+        return ask(calls, stream, epoch)
+
+    monkeypatch.setattr(ControllerSegments, "epoch_segments", watched)
+    wanted = Predicate(column="id", comparison="=", values=(7,))
+    scan = plan_scan(definition, ScanRequest(columns=["id"], predicates=[wanted]))
+    assert (scan.slices, len(scan.reader.partitions())) == (1, 1)
+    # The controller's answer would name all segments of the epoch, and the list of current ones has told.
+    assert asked == []
 
 
 def test_a_scan_tells_its_size_and_rows(catalog: Catalog, stream: Stream) -> None:

@@ -152,9 +152,12 @@ def output(tmp_path: Path) -> Iterator[IO[bytes]]:
         yield stream
 
 
-def dump_stream(given: Iterable[pa.RecordBatch], stream: IO[bytes], columns: int = 3) -> Iterator[pa.RecordBatch]:
+def dump_stream(
+    given: Iterable[pa.RecordBatch], stream: IO[bytes], columns: int = 4, stop: str = "/none"
+) -> Iterator[pa.RecordBatch]:
     """As Spark's worker calls a function, in a frame of this name with a file of that name."""
-    request = pa.record_batch({"partition": [b"p"], "mark": [MARK], "bytes": [SIZE]}).select(list(range(columns)))
+    asked = {"partition": [b"p"], "stop": [stop], "mark": [MARK], "bytes": [SIZE]}
+    request = pa.record_batch(asked).select(list(range(columns)))
     return Handover(lambda _: iter(given))(iter([request]))
 
 

@@ -45,22 +45,31 @@ def test_count_is_answered_by_the_commit_log_where_it_knows_all(spark: SparkSess
     assert asked(f"SELECT count(*) FROM {table}") == ((101,), False)
 
 
-def test_a_limit_leaves_its_worker_for_the_next_query(spark: SparkSession, namespace: str) -> None:
+def test_a_query_that_stops_early_leaves_its_worker_for_the_next_one(spark: SparkSession, namespace: str) -> None:
     """Otherwise each such query waits for a new one."""
-    table = f"{namespace}.limited"
-    spark.sql(f"CREATE TABLE {table} (id BIGINT)")
-    spark.sql(f"INSERT INTO {table} SELECT id FROM range(50000)")
+    made = "id BIGINT NOT NULL, s STRING) TBLPROPERTIES"
+    spark.sql(f"CREATE TABLE {namespace}.plain ({made} ('segments' = '1')")
+    spark.sql(f"CREATE TABLE {namespace}.many ({made} ('segments' = '40', 'format' = 'json')")
+    spark.sql(f"CREATE TABLE {namespace}.keyed ({made} ('segments' = '1', 'primary-key' = 'id')")
+    rows = "SELECT id, repeat(hex(id), 50) FROM range(60000)"
+    for table in ("plain", "many", "keyed"):
+        spark.sql(f"INSERT INTO {namespace}.{table} {rows if table != 'many' else rows.replace('60000', '400')}")
     jvm = spark.sparkContext._gateway
     assert jvm is not None
 
     def workers() -> set[int]:
         return {pid for pid, command in descendants(jvm.proc.pid).items() if "daemon" in command}
 
-    assert len(spark.sql(f"SELECT * FROM {table} LIMIT 10").collect()) == 10
-    before = workers()
-    for _ in range(5):
-        assert len(spark.sql(f"SELECT * FROM {table} LIMIT 10").collect()) == 10
-    assert workers() <= before
+    for manner in ("16m", "0"):
+        before: set[int] = set()
+        for table in ("plain", "many", "keyed"):
+            rows_of = f"{namespace}.{table} WITH ('shared-memory' = '{manner}')"
+            assert len(spark.sql(f"SELECT sum(id) FROM {rows_of}").collect()) == 1
+            before = before or workers()
+            for condition, limit in (("true", 10), ("id % 2 = 1", 1), ("length(s) > 0", 3), ("id % 2 = 0", 30)):
+                asked = spark.sql(f"SELECT id, s FROM {rows_of} WHERE {condition} LIMIT {limit}")
+                assert len(asked.collect()) == limit
+                assert workers() <= before, (manner, table, condition)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pyspark.sql.datasource import InputPartition
 
 from pyspark_pravega import settings
 from pyspark_pravega.catalog.plans.scans import NarrowedScan, PlannedScan, ScanRequest
+from pyspark_pravega.catalog.sizes import estimated_memory
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValueReader, Wanted, made_as, narrowed
 from pyspark_pravega.connector.options import canonical, reads_own
 from pyspark_pravega.connector.predicates import Predicates
@@ -52,6 +53,7 @@ def plan_scan(definition: KeyValueDefinition, request: ScanRequest) -> PlannedSc
         schema=reader.schema,
         size=size,
         rows=rows,
+        memory=estimated_memory(definition.schema, reader.schema, size, rows),
         slices=count,
         shared_memory=definition.settings.shared_memory,
         routing=made_as(definition.segments),

@@ -26,6 +26,7 @@ class _Whole(TypedDict):
     replaced_table: int
     current: list[int]
     compacted: dict[str, tuple[int, int]]
+    counted: tuple[int, int] | None
 
 
 class _Known(TypedDict):
@@ -100,6 +101,7 @@ def _text_of(client: Client, snapshot: Snapshot) -> str:
         "replaced_table": snapshot.replaced_table,
         "current": sorted(snapshot.current),
         "compacted": {str(segment_id): extent for segment_id, extent in snapshot.compacted.items()},
+        "counted": snapshot.counted,
     }
     content: _Known = {
         "controller_uri": client.settings.controller_uri,
@@ -121,4 +123,5 @@ def _snapshot_of(stream: Stream, version: int, whole: _Whole) -> Snapshot:
         replaced_table=whole["replaced_table"],
         current=frozenset(whole["current"]),
         compacted={int(segment_id): (begin, end) for segment_id, (begin, end) in whole["compacted"].items()},
+        counted=None if whole["counted"] is None else (whole["counted"][0], whole["counted"][1]),
     )

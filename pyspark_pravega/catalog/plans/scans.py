@@ -17,13 +17,14 @@ from pyspark_pravega.catalog.pushdown import (
     OFFSET,
     Bounds,
     EarlyEnd,
+    counted_keys,
     counted_rows,
-    estimated_rows,
     narrowed,
     narrowed_chains,
     routing_fingerprint,
     wanted_fractions,
 )
+from pyspark_pravega.catalog.sizes import estimated_memory, estimated_rows
 from pyspark_pravega.client import Client, SegmentPart, Stream
 from pyspark_pravega.connector.log import Ledger, Snapshot, open_ledger
 from pyspark_pravega.connector.option_names import BAD_EVENTS, BOUND_KEYS, MODE, TABLE_READ_KEYS, VERSION_KEYS
@@ -57,6 +58,7 @@ from pyspark_pravega.connector.table import (
 )
 from pyspark_pravega.connector.write import ReadSet
 from pyspark_pravega.errors import ConfigurationError, TableChangedError
+from pyspark_pravega.serde.formats import JSON
 from pyspark_pravega.serde.lenient import DROP_MALFORMED
 
 
@@ -96,6 +98,8 @@ class PlannedScan:
     """Bytes of events, frames included."""
     rows: int | None
     """About how many rows that is; None when there's nothing to tell by."""
+    memory: int
+    """About how many bytes the wanted columns are as Spark's rows."""
     slices: int
     """Number of segments that hold events; of a key-value table, of its partitions."""
     shared_memory: int
@@ -252,20 +256,28 @@ class _Read:
     def planned_snapshot(self, snapshot: Snapshot, seen: ReadSet | None) -> PlannedScan:
         """A read of what is in a snapshot."""
         reader = snapshot_reader(self.definition, snapshot, self.request.columns, self.options)
-        return self.planned(reader, [part for part in snapshot.parts if part.size], seen)
+        return self.planned(reader, [part for part in snapshot.parts if part.size], seen, snapshot.counted)
 
-    def planned(self, reader: BatchReader, parts: Sequence[SegmentPart], seen: ReadSet | None = None) -> PlannedScan:
+    def planned(
+        self,
+        reader: BatchReader,
+        parts: Sequence[SegmentPart],
+        seen: ReadSet | None = None,
+        counted: tuple[int, int] | None = None,
+    ) -> PlannedScan:
         """A read of some parts of segments."""
         if seen is None:
             check_same_stream(self.client, self.definition, [part.segment_id for part in parts])
         size, limit = sum(part.size for part in parts), self.request.limit
+        rows, columns = estimated_rows(size, self.ledger, counted), self.definition.schema
         # Without its offsets it isn't known of a batch whether a later event may be wanted.
         last = self.bounds.last if OFFSET in self.request.columns else MOST
         return PlannedScan(
             reader=reader if limit is None and last == MOST else EarlyEnd(reader, limit, last),
             schema=reader.schema,
             size=size,
-            rows=estimated_rows(size, self.ledger),
+            rows=rows,
+            memory=estimated_memory(columns, reader.schema, size, rows, has_names=self.definition.format == JSON),
             slices=len(parts),
             shared_memory=self.definition.settings.shared_memory,
             routing=routing_fingerprint(self.definition),
@@ -345,11 +357,10 @@ def count_rows(
         or definition.mode == DROP_MALFORMED
     ):
         return None
-    if definition.key is not None or definition.is_changes:
-        # The commit log has counted events.
+    if definition.is_changes:
         return None
-    client, stream = shared_client(definition.settings), definition.stream
+    client, stream, is_keyed = shared_client(definition.settings), definition.stream, definition.key is not None
     ledger = open_ledger(client, stream)
-    snapshot = (moment or QueryMoment()).snapshot(client, stream, ledger, keyed=False)
-    rows = counted_rows(snapshot, ledger)
+    snapshot = (moment or QueryMoment()).snapshot(client, stream, ledger, keyed=is_keyed)
+    rows = (counted_keys if is_keyed else counted_rows)(snapshot, ledger)
     return None if rows is None else (rows, ReadSet.of(snapshot))

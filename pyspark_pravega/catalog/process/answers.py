@@ -158,6 +158,7 @@ def scan(planned: PlannedScan, moment: str | None) -> messages.PlannedScan:
         "schema": planned.schema.json(),
         "size": planned.size,
         "rows": planned.rows,
+        "memory": planned.memory,
         "segments": planned.slices,
         "seen": None if planned.seen is None else planned.seen.to_json(),
         "sharedMemory": planned.shared_memory,

@@ -154,6 +154,8 @@ class PlannedScan(TypedDict):
     """Bytes of events, frames included."""
     rows: int | None
     """About how many; None when there is nothing to tell by."""
+    memory: int
+    """About how many bytes the wanted columns are as Spark's rows."""
     segments: int
     """Number of segments that hold events."""
     seen: str | None

@@ -121,19 +121,20 @@ def _ask_states(
     creation_times: dict[int, int] = {}
     for start in range(0, len(segment_ids), _ASKED_AT_ONCE):
         segments_by_request = {}
+        questions: list[wire.Command] = []
         for segment_id in segment_ids[start : start + _ASKED_AT_ONCE]:
             segment = stream.segment_name(segment_id)
             request_id = connection.next_id()
             segments_by_request[request_id] = segment_id
-            connection.send(wire.GetStreamSegmentInfo(request_id=request_id, segment=segment, token=token))
+            questions.append(wire.GetStreamSegmentInfo(request_id=request_id, segment=segment, token=token))
             if created:
                 request_id = connection.next_id()
                 segments_by_request[request_id] = segment_id
-                connection.send(
-                    wire.GetSegmentAttribute(
-                        request_id=request_id, segment=segment, attribute=CREATION_TIME, token=token
-                    )
+                attribute = CREATION_TIME
+                questions.append(
+                    wire.GetSegmentAttribute(request_id=request_id, segment=segment, attribute=attribute, token=token)
                 )
+        connection.send(*questions)
         while segments_by_request:
             reply = connection.receive()
             segment_id = segments_by_request.pop(getattr(reply, "request_id", -1), -1)

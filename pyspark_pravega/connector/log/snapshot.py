@@ -50,7 +50,11 @@ def take_snapshot(client: Client, stream: Stream, ledger: Ledger | None = None) 
         if visible.begins:
             tail = behind(tail, visible.begins)
         return replace(
-            tail, version=visible.version, replaced_table=visible.replaced_table, compacted=visible.compacted
+            tail,
+            version=visible.version,
+            replaced_table=visible.replaced_table,
+            compacted=visible.compacted,
+            counted=visible.counted,
         )
 
     return consistently(client, stream, look, ledger)
@@ -90,6 +94,13 @@ class Visible:
     def compacted(self) -> Mapping[int, tuple[int, int]]:
         """Where the rows lie that a compaction has written."""
         return {} if self.state is None or self._pending_replacement is not None else self.state.compacted
+
+    @property
+    def counted(self) -> tuple[int, int] | None:
+        """The rows and the bytes of all versions but a pending one, where the log has counted them."""
+        if self.state is None or self.state.rows is None or self.state.bytes is None:
+            return None
+        return self.state.rows, self.state.bytes
 
     @property
     def replaced_table(self) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut, StreamSegments
+from pyspark_pravega.client.names import SegmentRange
 from pyspark_pravega.client.segments import segment_states
 from pyspark_pravega.together import together
 
@@ -26,6 +27,10 @@ class Snapshot:
 
     compacted: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """As `State.compacted`, at that moment."""
+    counted: tuple[int, int] | None = field(default=None, compare=False, repr=False)
+    """The rows and the bytes of all versions together, as the commit log has counted them; None where it hasn't."""
+    ranges: Mapping[int, SegmentRange] = field(default_factory=dict, compare=False, repr=False)
+    """What part of the key space segments own: of those that took events, where the controller has just told it."""
 
     @property
     def size(self) -> int:
@@ -102,4 +107,5 @@ def take_tail(client: Client, stream: Stream, bounds: Bounds | None = None) -> S
         state = states[segment_id]
         start = max(state.start_offset, head.get(segment_id, 0))
         parts.append(SegmentPart(stream=stream, segment_id=segment_id, start=start, end=max(start, state.write_offset)))
-    return Snapshot(stream=stream, parts=tuple(parts), current=frozenset(current.ids))
+    ranges = {own.segment_id: own for own in current.ranges}
+    return Snapshot(stream=stream, parts=tuple(parts), current=frozenset(current.ids), ranges=ranges)

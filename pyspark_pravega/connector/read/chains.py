@@ -65,7 +65,7 @@ def arrange_chains(client: Client, snapshot: Snapshot, only: Collection[int] | N
         only: segments; chains without any of them are left out. None for all chains.
     """
     parts = [part for part in snapshot.parts if part.size]
-    ranges = _ranges(client, snapshot.stream, [part.segment_id for part in parts]) if parts else {}
+    ranges = _ranges(client, snapshot.stream, [part.segment_id for part in parts], snapshot.ranges)
     wanted_chains = [
         chain for chain in chains(parts, ranges) if only is None or any(p.segment_id in only for p in chain)
     ]
@@ -96,7 +96,7 @@ def parts_of_keys(client: Client, snapshot: Snapshot, fractions: Floats) -> Snap
         snapshot: what there is.
         fractions: where in the key space the keys lie, each in [0, 1).
     """
-    holding = _segments_of_keys(client, snapshot.parts, fractions)
+    holding = _segments_of_keys(client, snapshot.parts, fractions, snapshot.ranges)
     return replace(snapshot, parts=tuple(part for part in snapshot.parts if part.segment_id in holding))
 
 
@@ -108,7 +108,7 @@ def chains_of_keys(client: Client, partitions: Sequence[ChainPartition], fractio
         partitions: the chains.
         fractions: as of `parts_of_keys`.
     """
-    holding = _segments_of_keys(client, [part for partition in partitions for part in partition.parts], fractions)
+    holding = _segments_of_keys(client, [part for partition in partitions for part in partition.parts], fractions, {})
     wanted_chains = (
         [
             (part, compacted)
@@ -120,19 +120,30 @@ def chains_of_keys(client: Client, partitions: Sequence[ChainPartition], fractio
     return [ChainPartition(parts) for parts in wanted_chains if parts]
 
 
-def _ranges(client: Client, stream: Stream, segment_ids: Collection[int]) -> dict[int, SegmentRange]:
-    """The parts of the key space that segments have owned, or larger ones where the user may only read."""
-    try:
-        return client.controller.segment_ranges(stream, segment_ids)
-    except AuthenticationError:
-        return client.controller.covering_ranges(stream, segment_ids)
+def _ranges(
+    client: Client, stream: Stream, segment_ids: Collection[int], known: Mapping[int, SegmentRange]
+) -> dict[int, SegmentRange]:
+    """The parts of the key space that segments have owned, or larger ones where the user may only read.
+
+    The controller's answer names all segments of an epoch, so it isn't asked for what is known already.
+    """
+    missing = [segment_id for segment_id in segment_ids if segment_id not in known]
+    asked: Mapping[int, SegmentRange] = {}
+    if missing:
+        try:
+            asked = client.controller.segment_ranges(stream, missing)
+        except AuthenticationError:
+            asked = client.controller.covering_ranges(stream, missing)
+    return {segment_id: known.get(segment_id) or asked[segment_id] for segment_id in segment_ids}
 
 
-def _segments_of_keys(client: Client, parts: Sequence[SegmentPart], fractions: Floats) -> set[int]:
+def _segments_of_keys(
+    client: Client, parts: Sequence[SegmentPart], fractions: Floats, known: Mapping[int, SegmentRange]
+) -> set[int]:
     if not parts:
         return set()
     ordered = np.sort(fractions)
-    ranges = _ranges(client, parts[0].stream, [part.segment_id for part in parts])
+    ranges = _ranges(client, parts[0].stream, [part.segment_id for part in parts], known)
     return {
         segment_id
         for segment_id, owned in ranges.items()

@@ -30,6 +30,7 @@ from pyspark_pravega.connector.table import (
     TableDefinition,
     planned_schema,
 )
+from pyspark_pravega.connector.wanted import check_wanted
 from pyspark_pravega.errors import DataLossError, EventDecodeError, SegmentNotFoundError, SegmentTruncatedError
 from pyspark_pravega.frames import framing
 from pyspark_pravega.frames.bad_events import BadEventError
@@ -190,6 +191,7 @@ class BatchReader(RowsReader):
             try:
                 with closing(read_range(pool, self._stream, part.segment_id, position, part.end)) as buffers:
                     for events in event_batches(buffers, self._stream, part.segment_id, position, end=part.end):
+                        check_wanted()
                         self.bytes_read += events.end - position
                         yield events
                         position = events.end

@@ -1,5 +1,7 @@
 package pyspark.pravega.read;
 
+import java.io.File;
+import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -22,6 +24,8 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 import org.apache.spark.unsafe.types.UTF8String;
 import org.apache.spark.util.TaskCompletionListener;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 import pyspark.pravega.bridge.MetricSources;
 import pyspark.pravega.internals.TaskEnd;
 import pyspark.pravega.internals.WorkerRunner;
@@ -33,10 +37,11 @@ import scala.jdk.javaapi.CollectionConverters;
  * #available()} is false and Spark's own factory, which makes rows, takes its place.
  */
 public final class ColumnarReaderFactory implements PartitionReaderFactory {
+  private static final Logger LOG = LoggerFactory.getLogger(ColumnarReaderFactory.class);
+
   private final UserDefinedPythonDataSource source;
   private final byte[] function;
   private final int columns;
-  private final boolean endsSoon;
   private final long sharedMemory;
   private final String timeZone;
   private final scala.collection.immutable.Map<String, String> runnerConf;
@@ -45,15 +50,13 @@ public final class ColumnarReaderFactory implements PartitionReaderFactory {
    * @param source Spark's handle for Python functions
    * @param function the pickled read function
    * @param columns how many columns of its batches the query wants: all, or none of the one that stands for rows
-   * @param endsSoon whether it ends by itself right behind what the query takes of it
    * @param sharedMemory how many bytes a task's worker may share with it; 0 for none
    */
   ColumnarReaderFactory(
-      UserDefinedPythonDataSource source, byte[] function, int columns, boolean endsSoon, long sharedMemory) {
+      UserDefinedPythonDataSource source, byte[] function, int columns, long sharedMemory) {
     this.source = source;
     this.function = function;
     this.columns = columns;
-    this.endsSoon = endsSoon;
     this.sharedMemory = sharedMemory;
     SQLConf conf = SQLConf.get();
     timeZone = conf.sessionLocalTimeZone();
@@ -91,13 +94,14 @@ public final class ColumnarReaderFactory implements PartitionReaderFactory {
     TaskContext.get().addTaskCompletionListener(ended);
     // A name that no column has: by it the worker's answers are known to be messages.
     String mark = sharedMemory == 0 || !SharedRing.available() ? null : "pravega-" + UUID.randomUUID();
-    StructType columnsIn = UserDefinedPythonDataSource.readInputSchema();
-    Object[] values = {planned.pickedPartition()};
+    File stop = new File(System.getProperty("java.io.tmpdir"), "pravega-" + UUID.randomUUID());
+    StructType columnsIn = UserDefinedPythonDataSource.readInputSchema().add("stop", "string");
+    List<Object> values = new ArrayList<>(List.of(planned.pickedPartition(), UTF8String.fromString(stop.getPath())));
     if (mark != null) {
       columnsIn = columnsIn.add("mark", "string").add("bytes", "long");
-      values = new Object[] {planned.pickedPartition(), UTF8String.fromString(mark), sharedMemory};
+      values.addAll(List.of(UTF8String.fromString(mark), sharedMemory));
     }
-    InternalRow input = new GenericInternalRow(new Object[] {new GenericInternalRow(values)});
+    InternalRow input = new GenericInternalRow(new Object[] {new GenericInternalRow(values.toArray())});
     scala.collection.Iterator<ColumnarBatch> received =
         WorkerRunner.run(
             source,
@@ -108,23 +112,25 @@ public final class ColumnarReaderFactory implements PartitionReaderFactory {
             PythonUtils.toScalaMap(counts),
             scala.collection.Iterator$.MODULE$.single(scala.collection.Iterator$.MODULE$.single(input)),
             planned.index());
-    if (endsSoon) {
-      // A worker that has come to its end is used again; another one is stopped, and the next query has to wait for a
-      // new one. Listeners are called in the reverse of their order: this one before the runner's, which stop it and,
-      // where Spark's pipelined way is configured, the thread that writes its input.
-      TaskCompletionListener drained = task -> drain(task, received);
-      TaskEnd.before(drained);
-    }
     OwnedBatches batches = new OwnedBatches(received, columns, TaskContext.get(), mark);
+    // Listeners are called in the reverse of their order: this one before the runner's, which stop its worker and,
+    // where Spark's pipelined way is configured, the thread that writes its input.
+    TaskCompletionListener stopped = task -> stopEarly(task, batches, stop);
+    TaskEnd.before(stopped);
     counted.set(
         () -> MetricSources.partitionRead(
             batches.rows(), counts.get("pythonDataReceived").value() + batches.sharedBytes()));
     return batches;
   }
 
-  private static void drain(TaskContext task, scala.collection.Iterator<ColumnarBatch> batches) {
-    while (!task.isFailed() && !task.isInterrupted() && batches.hasNext()) {
-      batches.next();
+  private static void stopEarly(TaskContext task, OwnedBatches batches, File stop) {
+    if (!task.isFailed() && !task.isInterrupted()) {
+      try {
+        batches.stopEarly(stop);
+      } catch (Exception error) {
+        // What comes behind the rows that were read can't fail the task. Spark stops the worker.
+        LOG.debug("A Python worker that was read in part isn't used again", error);
+      }
     }
   }
 

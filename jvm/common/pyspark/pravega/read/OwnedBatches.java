@@ -1,9 +1,11 @@
 package pyspark.pravega.read;
 
+import java.io.File;
 import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.concurrent.locks.ReentrantLock;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.FieldVector;
 import org.apache.arrow.vector.VarBinaryVector;
@@ -42,6 +44,11 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
   private final TaskContext task;
   private final Deque<OwnedVector[]> open = new ArrayDeque<>();
   private boolean taskEnded;
+
+  /** Held while the worker's answers are read: an operator may do so in a thread of its own. */
+  private final ReentrantLock reading = new ReentrantLock();
+
+  private volatile boolean over;
   private ColumnarBatch current;
   private long rows;
 
@@ -93,6 +100,15 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
 
   @Override
   public boolean next() {
+    reading.lock();
+    try {
+      return !over && readNext();
+    } finally {
+      reading.unlock();
+    }
+  }
+
+  private boolean readNext() {
     current = null;
     while (current == null) {
       ByteBuffer note = nextPlaced();
@@ -108,6 +124,7 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
       if (!received.hasNext()) {
         // A task may read many partitions, one after another, before it ends.
         shared.end();
+        over = true;
         return false;
       }
       ColumnarBatch batch = received.next();
@@ -138,6 +155,29 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
         }
       }
       throw Unchecked.sneak(error);
+    }
+  }
+
+  /**
+   * Has the worker come to its end where not all was read: Spark uses it again then. Another one is stopped, and the next
+   * query has to wait for a new one.
+   *
+   * @param stop the file that tells the worker; it isn't there, before and after
+   */
+  void stopEarly(File stop) throws IOException {
+    if (over || !reading.tryLock()) {
+      return;
+    }
+    try {
+      over = true;
+      stop.createNewFile();
+      shared.endTask();
+      while (!task.isInterrupted() && received.hasNext()) {
+        received.next();
+      }
+    } finally {
+      stop.delete();
+      reading.unlock();
     }
   }
 

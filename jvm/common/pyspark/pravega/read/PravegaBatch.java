@@ -6,6 +6,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.OptionalLong;
+import java.util.Set;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -60,13 +61,18 @@ final class PravegaBatch implements Batch {
                   "moments", known));
     }
 
+    /** What the catalog process takes of the predicates, which all hold: Spark looks at the others itself. */
+    private Set<Map<String, Object>> told() {
+      return Set.copyOf(Predicates.of(predicates.toArray(new Predicate[0])));
+    }
+
     /** Whether both are the same rows: of one moment, so of one query. */
     private boolean gives(Read other) {
       return moments == other.moments
           && table.isSame(other.table)
           && columns.equals(other.columns)
           && options.equals(other.options)
-          && predicates.equals(other.predicates)
+          && told().equals(other.told())
           && Objects.equals(limit, other.limit);
     }
   }
@@ -79,7 +85,7 @@ final class PravegaBatch implements Batch {
 
   @Override
   public int hashCode() {
-    return Objects.hash(read.table.stream(), read.columns, read.predicates, read.limit);
+    return Objects.hash(read.table.stream(), read.columns, read.told(), read.limit);
   }
 
   /** Says which scan it belongs to. */
@@ -137,6 +143,11 @@ final class PravegaBatch implements Batch {
     return plan().get("size").asLong();
   }
 
+  /** About how many bytes the wanted columns are as Spark's rows. */
+  long memory() {
+    return plan().get("memory").asLong();
+  }
+
   /** About how many rows. */
   OptionalLong rows() {
     JsonNode rows = plan().get("rows");
@@ -160,7 +171,6 @@ final class PravegaBatch implements Batch {
         Base64.getDecoder().decode(plan().get("function").asText()),
         read.columns,
         (StructType) DataType.fromJson(plan().get("schema").asText()),
-        read.limit != null,
         plan().get("sharedMemory").asLong());
   }
 
@@ -174,7 +184,6 @@ final class PravegaBatch implements Batch {
   /**
    * Reads what a pickled function gives: columnar where this Spark can do it.
    *
-   * @param endsSoon whether it ends by itself right behind what the query takes of it
    * @param sharedMemory how many bytes a task's worker may share with it; 0 for none
    */
   static PartitionReaderFactory readerFactory(
@@ -182,10 +191,9 @@ final class PravegaBatch implements Batch {
       byte[] function,
       StructType readSchema,
       StructType batchSchema,
-      boolean endsSoon,
       long sharedMemory) {
     if (ColumnarReaderFactory.available()) {
-      return new ColumnarReaderFactory(python, function, readSchema.size(), endsSoon, sharedMemory);
+      return new ColumnarReaderFactory(python, function, readSchema.size(), sharedMemory);
     }
     return PythonTasks.readers(python, function, batchSchema);
   }

@@ -180,7 +180,6 @@ final class PravegaMicroBatchStream
         Base64.getDecoder().decode(opened.get("function").asText()),
         readSchema,
         (StructType) DataType.fromJson(opened.get("schema").asText()),
-        false,
         opened.get("sharedMemory").asLong());
   }
 

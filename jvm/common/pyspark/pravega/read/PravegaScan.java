@@ -132,7 +132,7 @@ final class PravegaScan implements SeenTable, SupportsReportStatistics, Supports
       // How much a micro-batch will have isn't known; what the whole stream has doesn't tell it.
       return new Size(OptionalLong.empty(), OptionalLong.empty());
     }
-    return new Size(OptionalLong.of(batch.size()), batch.rows());
+    return new Size(OptionalLong.of(batch.memory()), batch.rows());
   }
 
   private record Size(OptionalLong sizeInBytes, OptionalLong numRows) implements Statistics {}

@@ -1,0 +1,22 @@
+import io.trino.tpch.TpchEntity;
+import io.trino.tpch.TpchTable;
+import java.io.BufferedWriter;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+
+/** Writes the tables of TPC-H, each as a file of lines whose fields end with a bar: a folder and a scale factor. */
+public final class TpchTables {
+  private TpchTables() {}
+
+  public static void main(String[] arguments) throws IOException {
+    for (TpchTable<?> table : TpchTable.getTables()) {
+      try (BufferedWriter file = Files.newBufferedWriter(Path.of(arguments[0], table.getTableName() + ".tbl"))) {
+        for (TpchEntity row : table.createGenerator(Double.parseDouble(arguments[1]), 1, 1)) {
+          file.write(row.toLine());
+          file.newLine();
+        }
+      }
+    }
+  }
+}
