@@ -80,7 +80,7 @@ def test_a_file_that_two_bundles_have_is_fetched_once(repository: Repository, tm
 @pytest.mark.parametrize("page", ["README.md", "docs/sandbox.md"])
 def test_pages_tell_how_much_is_fetched(page: str) -> None:
     text = (ROOT / page).read_text()
-    sizes = re.findall(r"fetched once, (?:about )?(\d+) MB", text)
+    sizes = re.findall(r"fetched\s+once, (?:about )?(\d+) MB", text)
     files = {file.sha256: file.size or 0 for bundle in (PRAVEGA, SCHEMA_REGISTRY) for file in bundle.files()}
     assert sizes == [str(megabytes(sum(files.values())))]
 
