@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import socket
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -12,10 +13,12 @@ from typing import Any
 import grpc
 import pytest
 from answering_proxy import AnsweringProxy
+from client_tools import Proxy
 from connector_tools import batch, ledger_of, open_transactions, raw_table, read_events
 
 from pyspark_pravega.client import Client, Controller, ScalingPolicy, Stream, StreamConfiguration, TransactionState
 from pyspark_pravega.client.controller import controller_pb2 as pb
+from pyspark_pravega.client.key_value import NOT_EXISTS
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.table.definition import TableDefinition
 from pyspark_pravega.connector.write.job import WriteJob
@@ -24,6 +27,7 @@ from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.errors import (
     PravegaError,
     ScopeNotEmptyError,
+    SegmentStoreUnavailableError,
     StreamNotFoundError,
     TransactionError,
     UnclearAnswerError,
@@ -44,6 +48,20 @@ LACK = (
 """As a controller said when ZooKeeper was gone for 15 s (INTERNAL)."""
 FAILURE = pb.StatusReply(status=1).SerializeToString()
 PAGE = {"reply": pb.StreamsInScopeResponse(status=1).SerializeToString()}
+
+
+class EndsWithRequest(Proxy):
+    """Takes a request that has something in it, and ends then."""
+
+    wanted = b"the last request"
+
+    def _pump(self, source: socket.socket, sink: socket.socket, allowance: list[int]) -> None:
+        if source.getsockname() != self.address:
+            super()._pump(source, sink, allowance)
+            return
+        while (data := source.recv(1 << 16)) and self.wanted not in data:
+            sink.sendall(data)
+        self.close()
 
 
 @pytest.fixture
@@ -252,6 +270,35 @@ def test_what_a_controller_can_t_do_without_others_is_waited_for(
             proxy.substitute(method, grpc.StatusCode.INTERNAL, times=5, done=False, **failing)
             assert (method, call()) == (method, expected)
             assert proxy.substituted == [method] * 5
+
+
+def test_segment_stores_that_are_all_gone_are_waited_for(
+    settings: Settings, proxy: AnsweringProxy, client: Client, scope: str
+) -> None:
+    """The controller has no place for a segment then. Who can't find out whether a change was made says so."""
+    nowhere: dict[str, Any] = {
+        "code": grpc.StatusCode.INTERNAL,
+        "done": False,
+        "details": "Internal exception occurred",
+    }
+    client.create_key_value_table(scope, "t", partitions=1, key_bytes=1)
+    with Client(replace(settings, controller_uri=proxy.uri, timeout=600.0)) as patient:
+        proxy.substitute("getURI", times=5, **nowhere)
+        (version,) = patient.key_value_table(scope, "t").put([(b"n", NOT_EXISTS, b"0")])
+        assert proxy.substituted == ["getURI"] * 5
+    segments = client.controller.key_value_table_segments(scope, "t")
+    with (
+        Client(replace(settings, controller_uri=proxy.uri, timeout=1.0)) as hasty,
+        EndsWithRequest(client.controller.endpoint(segments.stream, segments.ids[0])) as store,
+    ):
+        ask = hasty.controller.endpoint
+        hasty.controller.endpoint = lambda *_: store.address  # type: ignore[method-assign]
+        table = hasty.key_value_table(scope, "t")
+        assert table.get([b"n"])
+        proxy.substitute("getURI", times=ALWAYS, **nowhere)
+        hasty.controller.endpoint = ask  # type: ignore[method-assign]
+        with pytest.raises(SegmentStoreUnavailableError, match="may or may not have been made"):
+            table.put([(b"n", version, store.wanted)])
 
 
 def test_what_a_controller_lacks_is_named(settings: Settings, proxy: AnsweringProxy) -> None:

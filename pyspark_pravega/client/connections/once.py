@@ -78,6 +78,11 @@ def call_once(
                 if lost is not None:
                     raise uncertain(what, lost) from error
                 raise
+        except UnavailableError as error:
+            # The controller doesn't say where the segment is now.
+            if lost is not None:
+                raise uncertain(what, lost) from error
+            raise
         else:
             if lost is not None and isinstance(reply, conflicts):
                 raise uncertain(what, lost)

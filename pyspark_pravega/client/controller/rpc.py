@@ -57,6 +57,9 @@ _WITHOUT_ITS_OWN = re.compile(
 )
 """What the controller says in such an answer while ZooKeeper or a segment store is gone that it needs, or it ends: by
 default only what it has asked them for, such as `/hostTxnIndex/...`. That passes, and is waited for."""
+_NO_STORE = "Internal exception occurred"
+"""What the controller says of an exception of any kind that it meets at once. Of where a segment is (getURI) it has
+only one: no segment store is there that could have it, as when all of them are gone for longer than their sessions."""
 _FIRST_ATTEMPT_S, _LONGEST_ATTEMPT_S = 5.0, 40.0
 """How long a call is waited for at first, and then twice as long: controllers answer within milliseconds, and one that
 is frozen holds a call for as long as it is let, while another one may be well."""
@@ -240,7 +243,7 @@ class ControllerRpc:
         if _BEING_CREATED in details or _STARTING in details:
             return True
         if error.code() in _UNCLEAR:
-            return method not in _ONCE and (unclear < _UNCLEAR_TRIES or _lacks_its_own(details))
+            return method not in _ONCE and (unclear < _UNCLEAR_TRIES or _lacks_its_own(method, details))
         if error.code() not in _NO_ANSWER:
             return False
         if _is_about_certificates(details):
@@ -324,7 +327,7 @@ class ControllerRpc:
             raise OperationFailedError(
                 f"the Pravega controller at {self.uri} failed in {method}: {code.name} {details}"
             ) from None
-        if not _lacks_its_own(details):
+        if not _lacks_its_own(method, details):
             raise UnclearAnswerError(
                 f"the Pravega controller at {self.uri} failed in {method}: {code.name} {details}"
             ) from None
@@ -391,9 +394,9 @@ class ControllerRpc:
         ) from None
 
 
-def _lacks_its_own(details: str) -> bool:
+def _lacks_its_own(method: str, details: str) -> bool:
     """Whether an answer tells of what the controller itself can't reach."""
-    return _WITHOUT_ITS_OWN.search(details) is not None
+    return _WITHOUT_ITS_OWN.search(details) is not None or (method == "getURI" and details == _NO_STORE)
 
 
 def _never_sent(error: Any) -> bool:
