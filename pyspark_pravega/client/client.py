@@ -38,7 +38,7 @@ class Client(Cluster):
         Args:
             settings: where the cluster is, and who asks; when None what the environment says, else the running sandbox.
             presumed: whether the addresses are right for sure, because another process has reached them. A server that
-                has never answered is given up after 20 seconds otherwise.
+                has never answered is given up after a minute otherwise, or at once (`outages.Contact`).
 
         Raises:
             ConfigurationError: the environment's settings are malformed.

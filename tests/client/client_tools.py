@@ -148,7 +148,7 @@ class Proxy:
     """Passes bytes on between a client and a segment store, until a connection's allowance is used up.
 
     `cut_after` holds an allowance in bytes, counted in both directions, for each connection to come; later ones have
-    none. A context manager.
+    none. A connection also ends where `loses` says so. A context manager.
     """
 
     def __init__(self, target: tuple[str, int], *cut_after: int, address: str = "127.0.0.1", port: int = 0) -> None:
@@ -181,6 +181,10 @@ class Proxy:
         for end in pairs:
             cut(end)
 
+    def loses(self, data: bytes) -> bool:
+        """Whether what has come, from either side, isn't passed on, and its connection ends; subclasses decide."""
+        return False
+
     def _accept(self) -> None:
         while True:
             try:
@@ -197,7 +201,7 @@ class Proxy:
 
     def _pump(self, source: socket.socket, sink: socket.socket, allowance: list[int]) -> None:
         try:
-            while data := source.recv(1 << 16):
+            while (data := source.recv(1 << 16)) and not self.loses(data):
                 with self._lock:
                     passed = data[: allowance[0]]
                     allowance[0] -= len(passed)

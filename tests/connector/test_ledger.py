@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +12,7 @@ from functools import partial
 from threading import Barrier
 
 import pytest
-from client_tools import Proxy, ThroughProxy, cut, make_stream
+from client_tools import Proxy, ThroughProxy, make_stream
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -335,18 +334,13 @@ class LosingProxy(Proxy):
         """Whether it has done so."""
         return self._loses is None
 
-    def _pump(self, source: socket.socket, sink: socket.socket, allowance: list[int]) -> None:
-        try:
-            while data := source.recv(1 << 16):
-                if self._loses is not None and int.from_bytes(data[:4]) in _LOST[self._loses]:
-                    self._loses = None
-                    self._meanwhile()
-                    break
-                sink.sendall(data)
-        except OSError:
-            pass
-        cut(source)
-        cut(sink)
+    def loses(self, data: bytes) -> bool:
+        """The first piece that begins with such a command."""
+        if self._loses is None or int.from_bytes(data[:4]) not in _LOST[self._loses]:
+            return False
+        self._loses = None
+        self._meanwhile()
+        return True
 
 
 @server

@@ -65,24 +65,20 @@ def call_once(
                 reply = connection.receive()
                 if not isinstance(reply, expected):
                     connection.expect(reply, expected[0])
-        except (WrongHostError, TokenExpiredError) as error:
-            # The server has said no: nothing was done.
-            if not retries.again():
-                if lost is not None:
-                    raise uncertain(what, lost) from error
-                raise
-        except (SegmentStoreUnavailableError, DeadlineExceededError) as error:
-            lost = error if is_sent else lost
-            may = not isinstance(error, DeadlineExceededError) and (not is_sent or bool(conflicts))
+        except (UnavailableError, TokenExpiredError) as error:
+            if isinstance(error, (WrongHostError, TokenExpiredError)):
+                # The server has said no: nothing was done.
+                may = True
+            elif isinstance(error, (SegmentStoreUnavailableError, DeadlineExceededError)):
+                lost = error if is_sent else lost
+                may = not isinstance(error, DeadlineExceededError) and (not is_sent or bool(conflicts))
+            else:
+                # The controller doesn't say where the segment is now.
+                may = False
             if not may or not retries.again():
                 if lost is not None:
                     raise uncertain(what, lost) from error
                 raise
-        except UnavailableError as error:
-            # The controller doesn't say where the segment is now.
-            if lost is not None:
-                raise uncertain(what, lost) from error
-            raise
         else:
             if lost is not None and isinstance(reply, conflicts):
                 raise uncertain(what, lost)
