@@ -290,7 +290,13 @@ class SegmentWriter:
             segment=self._segment,
             token=self._pool.tokens.get(self._stream, write=True),
         )
-        stored = connection.call(setup, wire.AppendSetup).last_event_number
+        connection.send(setup)
+        reply = connection.receive()
+        if isinstance(reply, wire.InvalidEventNumber):
+            # Another one stored something under the id while the server looked.
+            connection.healthy = False
+            raise SegmentStoreUnavailableError(f'segment "{self._segment}" was storing blocks of its id from elsewhere')
+        stored = connection.expect(reply, wire.AppendSetup).last_event_number
         self._forget(stored)
         if self._unacknowledged:
             first = self._unacknowledged[0]

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -240,11 +241,22 @@ class NumberedTask:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """As `Task.add`: the batch has `SEGMENT` and `OFFSET`, too."""
-        segments, offsets = batch.column(SEGMENT), batch.column(OFFSET)
-        rows = batch.drop_columns([SEGMENT, OFFSET])
-        for segment_id in segments.unique().to_pylist():
-            own = pc.equal(segments, segment_id)
-            self._add(int(segment_id), rows.filter(own), offsets.filter(own))
+        if not batch.num_rows:
+            return
+        plan = self._plan
+        rows = plan.form.of(batch.drop_columns([SEGMENT, OFFSET]))
+        events = plan.codec.encode(rows)
+        keys = None if plan.routing is None else plan.routing.lasting_keys(rows)
+        segments, offsets = (batch.column(name).cast(pa.int64()).to_numpy() for name in (SEGMENT, OFFSET))
+        for segment_id in dict.fromkeys(segments.tolist()):
+            own = np.flatnonzero(segments == segment_id)
+            if len(own) == len(segments):
+                self._write(segment_id, events, keys, offsets)
+            else:
+                their_keys = keys.take(pa.array(own)) if isinstance(keys, pa.Array) else keys
+                self._write(segment_id, events.take(pa.array(own)), their_keys, offsets[own])
+        self._rows += len(events)
+        self._bytes += pc.sum(pc.binary_length(events)).as_py() + framing.HEADER_SIZE * len(events)
 
     def finish(self) -> Written:
         """As `Task.finish`."""
@@ -257,11 +269,10 @@ class NumberedTask:
         for writer in self._writers.values():
             writer.__exit__(PravegaError)
 
-    def _add(self, segment_id: int, rows: pa.RecordBatch, offsets: pa.Array) -> None:
+    def _write(
+        self, segment_id: int, events: pa.Array, keys: pa.Array | str | None, offsets: npt.NDArray[np.int64]
+    ) -> None:
         plan = self._plan
-        formed = plan.form.of(rows)
-        events = plan.codec.encode(formed)
-        keys = None if plan.routing is None else plan.routing.lasting_keys(formed)
         try:
             writer = self._writers.get(segment_id)
             if writer is None:
@@ -270,7 +281,7 @@ class NumberedTask:
                     other.flush()
                 id = self._numbering.writer_id(segment_id)
                 writer = self._writers[segment_id] = NumberedWriter(self._client, plan.stream, id, self._since)
-            writer.write_batch(events, keys, np.asarray(offsets.cast(pa.int64())))
+            writer.write_batch(events, keys, offsets)
         except SegmentNotFoundError as error:
             raise _gone(plan, error) from None
         except ValueError as error:
@@ -278,8 +289,6 @@ class NumberedTask:
                 f"rows of segment {segment_id} of the source came in another order than its events, or several of one "
                 f"event, and can't be written exactly once ({error})"
             ) from None
-        self._rows += len(events)
-        self._bytes += pc.sum(pc.binary_length(events)).as_py() + framing.HEADER_SIZE * len(events)
 
 
 def _note(ledger: Ledger, plan: WritePlan, run: str, how: Numbered) -> None:
