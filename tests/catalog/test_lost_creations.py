@@ -28,9 +28,9 @@ METHOD = "createKeyValueTable"
 
 def create(catalog: Catalog, scope: str, name: str, **more: str) -> KeyValueDefinition:
     properties = {"table-type": "key-value", "primary-key": "id", "encoding-header": "false", **more}
-    made = catalog.relations.create([scope], name, COLUMNS, [], properties)
-    assert isinstance(made, KeyValueDefinition)
-    return made
+    definition = catalog.relations.create([scope], name, COLUMNS, [], properties)
+    assert isinstance(definition, KeyValueDefinition)
+    return definition
 
 
 def owner(catalog: Catalog, scope: str, name: str) -> str | None:
@@ -69,8 +69,8 @@ def test_a_statement_whose_answer_is_lost_knows_its_own_table(
             assert owner(catalog, scope, f"own-{number}") == "mine"
             with pytest.raises(StreamExistsError, match="exists already"):
                 create(lossy, scope, f"own-{number}")
-        for name, made in others.items():
-            proxy.substitute(METHOD, LOST[0], done=False, then=partial(made, name))
+        for name, make in others.items():
+            proxy.substitute(METHOD, LOST[0], done=False, then=partial(make, name))
             with pytest.raises(StreamExistsError, match=f'key-value table "{scope}/{name}" exists already'):
                 create(lossy, scope, name, **mine)
         assert proxy.substituted == [METHOD] * (len(LOST) + len(others))
@@ -96,5 +96,5 @@ def test_of_statements_whose_answers_are_all_lost_one_makes_the_table(
 
         proxy.substitute(METHOD, LOST[0], times=3)
         with ThreadPoolExecutor(3) as threads:
-            made = list(threads.map(make, range(3)))
-    assert [one for one in made if one is not None] == [owner(catalog, scope, "t")]
+            makers = list(threads.map(make, range(3)))
+    assert [one for one in makers if one is not None] == [owner(catalog, scope, "t")]

@@ -238,9 +238,9 @@ class KeyValueTables:
 
     def _is_as_asked(self, stream: Stream, request: KeyValueRequest) -> bool:
         """Whether a table is the one that a statement has asked for, or as good as that: as wanted, and empty."""
-        made = self._base.client.controller.key_value_table_configuration(stream.scope, stream.name)
+        there = self._base.client.controller.key_value_table_configuration(stream.scope, stream.name)
         return (
-            replace(request.configuration, rollover_size_bytes=made.rollover_size_bytes) == made
+            replace(request.configuration, rollover_size_bytes=there.rollover_size_bytes) == there
             and next(self._base.client.key_value_table(stream.scope, stream.name).iterate_keys(), None) is None
         )
 
