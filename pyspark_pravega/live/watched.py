@@ -143,6 +143,19 @@ class Watched:
                 grown.append(segment_id)
         return grown
 
+    def count(self, segment_id: int, state: SegmentState, events: int) -> None:
+        """Take over how many events a segment has had, with its state at that moment: one without the other would make
+        rates of something that was written in between.
+
+        Args:
+            segment_id: the segment.
+            state: its state.
+            events: that were appended until then.
+        """
+        if segment_id in self.offsets:
+            self._see(segment_id, state.start_offset, state.write_offset)
+        self.direct_events[segment_id] = events
+
     def count_commits(self) -> None:
         """Look into the commit log for rows that were committed since."""
         if self.ledger is None:
