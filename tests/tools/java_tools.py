@@ -36,8 +36,6 @@ _OF_PROGRAMS = {
         "-Dcontroller.watermarking.frequency.seconds=3",
         # Data lies in memory: nothing is to be kept when the machine fails.
         "-Dzookeeper.forceSync=no",
-        # Small segments are not written to the files of long-term storage each 30 s, nor read again for that.
-        "-Dwriter.flush.threshold.milliseconds=600000",
     ]
 }
 """Measured: docs/internals/test-suite.md ("Where the CPU goes")."""
