@@ -42,6 +42,11 @@ class Placed:
         """The frames, ready to be appended; no copy."""
         return framing.frames_bytes(self.frames)
 
+    @property
+    def view(self) -> memoryview:
+        """As `data`."""
+        return memoryview(self.data)
+
     def slice(self, start: int, end: int) -> Placed:
         """Some of the events, without a copy."""
         numbers = None if self.numbers is None else self.numbers[start:end]
@@ -84,9 +89,7 @@ class Batch:
     """As of `Placed`."""
 
     @classmethod
-    def of(
-        cls, events: Events, keys: Keys, keyless: float, numbers: npt.NDArray[np.int64] | None = None
-    ) -> Batch:
+    def of(cls, events: Events, keys: Keys, keyless: float, numbers: npt.NDArray[np.int64] | None = None) -> Batch:
         """Bring events and keys into one form.
 
         Args:

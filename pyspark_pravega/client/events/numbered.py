@@ -23,7 +23,6 @@ from pyspark_pravega.client.events.blocks import Batch, Events, Keys, Placed
 from pyspark_pravega.client.events.writer import StreamWriter
 from pyspark_pravega.client.names import SegmentRange, Stream
 from pyspark_pravega.client.segments import SegmentWriter
-from pyspark_pravega.client.wire.commands import NO_EVENT
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class NumberedWriter(StreamWriter):
         super().__init__(client, stream, linger_s=0.0, writer_id=writer_id)
         self._id = writer_id
         self._sealed: list[_Stored] = []
-        self._last = NO_EVENT
+        self._last = -1
         self._look_at(client.controller.segment_ranges(stream, since).values())
 
     def write_batch(self, events: Events, keys: Keys, numbers: npt.NDArray[np.int64]) -> None:
@@ -74,7 +73,7 @@ class NumberedWriter(StreamWriter):
         Args:
             events: as of `EventWriter.write_batch`.
             keys: likewise; events without a key all go to one segment.
-            numbers: a number for each, above all before it.
+            numbers: a number for each, 0 at least, and above all before it.
 
         Raises:
             ValueError: the numbers don't ascend.
@@ -118,7 +117,7 @@ class NumberedWriter(StreamWriter):
         """Learn what sealed segments have, from some that were current at one moment to those that are now."""
         for owner in _sealed(self._client, self.stream, before, self._ranges):
             number = _last_number(self._client, self.stream, owner.segment_id, self._id)
-            if number != NO_EVENT:
+            if number is not None:
                 self._sealed.append(_Stored(owner, number))
 
 
@@ -148,7 +147,8 @@ def settled_since(
     ranges = client.controller.segment_ranges(stream, since).values()
     for owner in _sealed(client, stream, ranges, current):
         for writer_id, position in positions.items():
-            if _last_number(client, stream, owner.segment_id, writer_id) > position:
+            number = _last_number(client, stream, owner.segment_id, writer_id)
+            if number is not None and number > position:
                 return since
     return tuple(owner.segment_id for owner in current) or since
 
@@ -169,5 +169,5 @@ def _sealed(
                 waiting.append(successor.segment)
 
 
-def _last_number(client: Cluster, stream: Stream, segment_id: int, writer_id: uuid.UUID) -> int:
+def _last_number(client: Cluster, stream: Stream, segment_id: int, writer_id: uuid.UUID) -> int | None:
     return SegmentWriter(client.pool, stream, segment_id, writer_id=writer_id).last_number()

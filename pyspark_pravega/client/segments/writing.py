@@ -34,7 +34,7 @@ class Numbered(Protocol):
     """Events with numbers of their own, which ascend."""
 
     @property
-    def data(self) -> Buffer:
+    def view(self) -> Buffer:
         """Their frames."""
         ...
 
@@ -66,7 +66,7 @@ class _Block:
     @classmethod
     def of(cls, numbered: Numbered) -> _Block:
         return cls(
-            data=memoryview(numbered.data),
+            data=numbered.view,
             events=len(numbered),
             last_event_number=numbered.last,
             origin=numbered,
@@ -207,18 +207,18 @@ class SegmentWriter:
         self._stored_up_to()
         return [block.origin for block in self._unacknowledged]
 
-    def last_number(self) -> int:
+    def last_number(self) -> int | None:
         """The number of the writer's last event that the segment has stored, also of a sealed segment.
 
         Returns:
-            `wire.NO_EVENT` where it has stored none.
+            None where it has stored none.
 
         Raises:
             SegmentNotFoundError: the segment has been deleted.
             SegmentStoreUnavailableError: the segment store can't be reached.
         """
         self._stored_up_to()
-        return self._stored
+        return None if self._stored == wire.NO_EVENT else self._stored
 
     def _stored_up_to(self) -> None:
         """Ask what is stored, on a connection of another one's."""
