@@ -1,8 +1,8 @@
 """Spark with a real-time query from stream to stream, in a process of its own, which may be killed.
 
-Argument: the controller. Each line of its input is a command: JSON with `table`, `sink`, `checkpoint` and `mode` starts
-a query, `stop` ends it. A query that fails is started again from its checkpoint, as an operator does. But one that is
-refused isn't. It answers `started` (each time), `refused: why` and `stopped`.
+Argument: the controller. Each line of its input is a command: JSON with `table`, `columns`, `sink`, `checkpoint` and
+`mode` starts a query, `stop` ends it. A query that fails is started again from its checkpoint, as an operator does. But
+one that is refused isn't. It answers `started` (each time), `refused: why` and `stopped`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ _LOOK_S = 0.1
 
 
 def start(session: SparkSession, what: dict[str, str]) -> StreamingQuery:
-    writer: Any = session.readStream.table(what["table"]).select("event").writeStream.outputMode("update")
-    writer = writer.option("checkpointLocation", what["checkpoint"]).option("writer-mode", what["mode"])
+    rows = session.readStream.table(what["table"]).select(what["columns"].split())
+    writer: Any = rows.writeStream.outputMode("update").option("checkpointLocation", what["checkpoint"])
+    # All rows have one key, so they are in their order, however the sink is scaled.
+    writer = writer.option("writer-mode", what["mode"]).option("routing-key", "'all'")
     query: StreamingQuery = writer.trigger(realTime="1 second").toTable(what["sink"])
     return query
 

@@ -413,8 +413,6 @@ def test_what_is_refused_is_said_when_the_query_starts(
     spark.sql(f"INSERT INTO {namespace}.v VALUES (X'00')")
     source, sink = f"{namespace}.s", f"{namespace}.t"
     changes = spark.readStream.option("startingVersion", 1).changes(f"{namespace}.v").select("event")
-    # Seen without the refusal of exactly-once: an epoch that was run again, with a row more, was taken for the one that
-    # was there.
     refused: list[tuple[DataFrame, dict[str, str], str]] = [
         (
             read_stream(spark, source, maxEventsPerTrigger=5),

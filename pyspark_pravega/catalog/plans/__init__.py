@@ -19,7 +19,15 @@ from pyspark_pravega.catalog.plans.read_request import (
 from pyspark_pravega.catalog.plans.sampling import Sampling
 from pyspark_pravega.catalog.plans.scans import NarrowedScan, PlannedScan, ScanRequest
 from pyspark_pravega.catalog.plans.streams import Source, StreamReads
-from pyspark_pravega.catalog.plans.writes import Job, Plan, WriteJobs, begin_job, forget_commit, id_in_log
+from pyspark_pravega.catalog.plans.writes import (
+    Job,
+    Plan,
+    RealTimeBatch,
+    WriteJobs,
+    begin_job,
+    forget_commit,
+    id_in_log,
+)
 
 __all__ = [
     "ChangesBounds",
@@ -31,6 +39,7 @@ __all__ = [
     "Planner",
     "PositionText",
     "QueryMoment",
+    "RealTimeBatch",
     "Sampling",
     "ScanRequest",
     "Source",

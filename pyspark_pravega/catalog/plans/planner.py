@@ -26,7 +26,7 @@ from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import Extent, Moment, moment_at, moment_of, rows_at, snapshot_until
 from pyspark_pravega.connector.shared import shared_client, statement_settings
 from pyspark_pravega.connector.table import TableDefinition, check_planned, check_schema_is_there
-from pyspark_pravega.connector.write import ReadSet
+from pyspark_pravega.connector.write import ReadSet, RowOrigins
 from pyspark_pravega.errors import TableChangedError, UnsupportedOperationError
 
 Definition = TypeVar("Definition", bound="TableDefinition | KeyValueDefinition")
@@ -195,6 +195,7 @@ class Planner:
         checks: Sequence[str] | None = None,
         rows: StructType | None = None,
         case_sensitive: bool = False,
+        origins: RowOrigins | None = None,
     ) -> writes.Plan:
         """Settle a write, before Spark plans its query.
 
@@ -207,6 +208,7 @@ class Planner:
             checks: the names of the constraints that Spark checks rows against; None where it does no such thing.
             rows: the columns of a streaming query's rows, which Spark doesn't hold against the table's; else None.
             case_sensitive: whether names of theirs that differ from the table's in case are different ones.
+            origins: where a real-time query's rows come from, where that is known.
         """
         definition: TableDefinition | KeyValueDefinition
         if staged is not None:
@@ -218,11 +220,17 @@ class Planner:
                 definition, options, trigger=trigger, checks=checks, rows=rows, case_sensitive=case_sensitive
             )
         if rows is not None and writes.merges_schema(options):
-            self._catalog.altering.merge_schema(namespace, table, rows)
+            added = writes.written_columns(definition, options, trigger, rows)
+            self._catalog.altering.merge_schema(namespace, table, added)
             definition = self.definition(namespace, table, options)
         becomes = None if staged is None else self._catalog.replacing.staged_table(staged)
         return writes.plan_write(
-            definition, options, trigger, checks=checks, rows=rows, case_sensitive=case_sensitive, staged=becomes
+            *(definition, options, trigger),
+            checks=checks,
+            rows=rows,
+            case_sensitive=case_sensitive,
+            staged=becomes,
+            origins=origins,
         )
 
     def has_job(self, namespace: list[str], table: str, options: dict[str, str], job: str) -> bool:

@@ -4,31 +4,38 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
 
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.plans.compactions import Compactions
+from pyspark_pravega.client import Stream, StreamCut
 from pyspark_pravega.connector.key_value import KeyValueJob, KeyValuePlan
 from pyspark_pravega.connector.option_names import CATALOG_WRITE_KEYS, EXACTLY_ONCE
 from pyspark_pravega.connector.options import WriteOptions, kept_lease_ms
+from pyspark_pravega.connector.stream import SourceOffset
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import (
     REAL_TIME,
     CommitReport,
     DeltaJob,
     Epoch,
+    NumberedJob,
     OverwritingJob,
     ReadingJob,
     ReadSet,
+    RowOrigins,
     StagedTable,
     WriteJob,
     WritePlan,
     check_rows,
     check_trigger,
+    numbered,
+    without_coordinates,
 )
+from pyspark_pravega.errors import ConfigurationError
 
 Plan = WritePlan | KeyValuePlan
 Job = WriteJob | KeyValueJob
@@ -46,6 +53,21 @@ def merges_schema(options: Mapping[str, str]) -> bool:
     return WriteOptions.parse(options, known=CATALOG_WRITE_KEYS).merge_schema
 
 
+def written_columns(
+    definition: TableDefinition, options: Mapping[str, str], trigger: str | None, rows: StructType
+) -> StructType:
+    """A streaming query's columns, without those that only tell where its rows come from.
+
+    Args:
+        definition: what the stream is as a table.
+        options: the write's options.
+        trigger: as of `plan_write`.
+        rows: all of its columns.
+    """
+    mode = WriteOptions.parse(options, known=CATALOG_WRITE_KEYS).writer_mode or definition.properties.writer_mode
+    return without_coordinates(rows) if trigger == REAL_TIME and mode == EXACTLY_ONCE else rows
+
+
 def plan_write(
     definition: TableDefinition,
     options: Mapping[str, str],
@@ -55,6 +77,7 @@ def plan_write(
     rows: StructType | None = None,
     case_sensitive: bool = False,
     staged: StagedTable | None = None,
+    origins: RowOrigins | None = None,
 ) -> WritePlan:
     """Settle a write to a stream, before Spark plans its query.
 
@@ -66,22 +89,54 @@ def plan_write(
         rows: the columns of a streaming query's rows, which Spark doesn't hold against the table's; else None.
         case_sensitive: whether names of theirs that differ from the table's in case are different ones.
         staged: what the table is to become with the rows, if that is something else.
+        origins: where a real-time query's rows come from, where that is known.
 
     Raises:
         ConfigurationError: an option is unknown, malformed, or contradicts others.
-        UnsupportedOperationError: the trigger can't be had with them.
+        UnsupportedOperationError: the trigger can't be had with them, or with this query.
         EventEncodeError: the rows' columns aren't the table's.
     """
     lease_ms = kept_lease_ms(definition.settings.timeout)
     parsed = WriteOptions.parse(options, known=CATALOG_WRITE_KEYS, lease_ms=lease_ms)
     plan = replace(WritePlan.of(definition, parsed, checks=checks, staged=staged), at_once=trigger == REAL_TIME)
     check_trigger(plan, trigger)
+    if trigger == REAL_TIME and plan.mode == EXACTLY_ONCE:
+        plan = numbered(plan, definition, parsed, rows, origins)
     if rows is not None:
+        rows = written_columns(definition, options, trigger, rows)
         check_rows(plan, rows, definition.schema, case_sensitive=case_sensitive)
     return plan
 
 
-def begin_job(plan: Plan, partitions: int, *, overwrite: bool = False, changes: bool = False) -> Job:
+@dataclass(frozen=True, kw_only=True)
+class RealTimeBatch:
+    """A batch of a real-time query."""
+
+    run: str
+    """The query's driver."""
+    epoch: int
+    """Its number."""
+    start: Sequence[str | None]
+    """Where it begins in each of the query's sources, as the checkpoint tells; empty where it tells nothing."""
+
+    def position(self, stream: Stream) -> StreamCut | None:
+        """Where it begins in a stream, if it is known."""
+        for text in self.start:
+            with suppress(ConfigurationError):
+                offset = None if text is None else SourceOffset.from_json(text)
+                if offset is not None and stream in offset:
+                    return offset[stream].cut
+        return None
+
+
+def begin_job(
+    plan: Plan,
+    partitions: int,
+    *,
+    overwrite: bool = False,
+    changes: bool = False,
+    batch: RealTimeBatch | None = None,
+) -> Job:
     """Begin a write, or a micro-batch of a streaming query. `WriteJobs.keep_alive` comes next.
 
     Args:
@@ -89,12 +144,16 @@ def begin_job(plan: Plan, partitions: int, *, overwrite: bool = False, changes: 
         partitions: how many partitions the write has.
         overwrite: whether its rows take the place of those that are there.
         changes: whether its rows say what is to become of them.
+        batch: which one of a real-time query it is.
 
     Raises:
         UnsupportedOperationError: it can't be done in this writer mode.
     """
     if isinstance(plan, KeyValuePlan):
         return KeyValueJob(plan, partitions, changes=changes, overwrite=overwrite and not changes)
+    if plan.numbering is not None:
+        assert batch is not None
+        return NumberedJob(plan, run=batch.run, epoch=batch.epoch, start=batch.position(plan.numbering.source))
     kind = DeltaJob if changes else OverwritingJob if overwrite else WriteJob
     return kind(plan)
 
@@ -121,7 +180,7 @@ class WriteJobs:
             job: the write.
             partitions: how many partitions it has.
         """
-        if isinstance(job, KeyValueJob) or job.plan.mode != EXACTLY_ONCE:
+        if isinstance(job, KeyValueJob) or not job.plan.transacts:
             return
         running = self._running[job.job] = ExitStack()
         running.enter_context(job.kept_alive(partitions))

@@ -21,6 +21,7 @@ from pyspark_pravega.catalog.plans import (
     Planner,
     PositionText,
     QueryMoment,
+    RealTimeBatch,
     Sampling,
     ScanRequest,
     Source,
@@ -44,6 +45,7 @@ from pyspark_pravega.catalog.process.messages import (
     NarrowedScan,
     OpenedRealTime,
     OpenedStream,
+    Origins,
     PlannedScan,
     PlannedWrite,
     Procedure,
@@ -64,7 +66,7 @@ from pyspark_pravega.catalog.statements import PROCEDURES, Caller, Staged, State
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
 from pyspark_pravega.connector.predicates import Predicate
 from pyspark_pravega.connector.table import Check
-from pyspark_pravega.connector.write import Epoch, ReadSet, can_unpack, take_over
+from pyspark_pravega.connector.write import Epoch, ReadSet, RowOrigins, can_unpack, take_over
 from pyspark_pravega.errors import (
     InvalidNameError,
     PravegaError,
@@ -401,18 +403,20 @@ class CatalogMethods:
         checks: list[str] | None = None,
         rows: StructType | None = None,
         case_sensitive: bool = False,
+        origins: Origins | None = None,
     ) -> PlannedWrite:
         """Settle a write, before Spark plans its query.
 
         `checks` names the constraints that Spark checks its rows against; None where it does no such thing. `rows` are
         the columns of a streaming query's rows, and `case_sensitive` says whether names of theirs that
-        differ from the table's in case are different ones.
+        differ from the table's in case are different ones. `origins` says where a real-time query's come from.
         """
         plan = self.planner.plan_write(
             *(namespace, table, options, staged, trigger),
             checks=checks,
             rows=rows,
             case_sensitive=case_sensitive,
+            origins=None if origins is None else RowOrigins(**origins),
         )
         return answers.planned_write(plan)
 
@@ -430,13 +434,18 @@ class CatalogMethods:
         packed: StructType | None = None,
         overwrite: bool = False,
         changes: bool = False,
+        run: str | None = None,
+        epoch: int | None = None,
+        start: list[str | None] | None = None,
     ) -> BegunWrite:
         """Begin a write, or a micro-batch of a query, and keep its transactions open until its end.
 
-        With `changes` its rows say in a last column, `_row_operation`, what is to become of them.
+        With `changes` its rows say in a last column, `_row_operation`, what is to become of them. A batch of a
+        real-time query has a run, an epoch, and the offsets at which it begins, where these are known.
         """
         unpacked = packed if packed is not None and can_unpack(packed) else None
-        job = begin_job(value_of(plan), partitions, overwrite=overwrite, changes=changes)
+        batch = None if run is None or epoch is None else RealTimeBatch(run=run, epoch=epoch, start=start or ())
+        job = begin_job(value_of(plan), partitions, overwrite=overwrite, changes=changes, batch=batch)
         begun: BegunWrite = {
             "writer": text_of(job),
             "function": pickled_write(job, unpacked),

@@ -31,6 +31,8 @@ class Placed:
     """The events, frames included, lying one after another."""
     fractions: npt.NDArray[np.float64]
     """In [0, 1), shape (events,)."""
+    numbers: npt.NDArray[np.int64] | None = None
+    """A number for each, ascending; None where they have none of their own."""
 
     def __len__(self) -> int:
         return len(self.frames)
@@ -40,9 +42,39 @@ class Placed:
         """The frames, ready to be appended; no copy."""
         return framing.frames_bytes(self.frames)
 
+    @property
+    def view(self) -> memoryview:
+        """As `data`."""
+        return memoryview(self.data)
+
     def slice(self, start: int, end: int) -> Placed:
         """Some of the events, without a copy."""
-        return Placed(frames=self.frames.slice(start, end - start), fractions=self.fractions[start:end])
+        numbers = None if self.numbers is None else self.numbers[start:end]
+        return Placed(
+            frames=self.frames.slice(start, end - start), fractions=self.fractions[start:end], numbers=numbers
+        )
+
+    def take(self, which: npt.NDArray[np.int64]) -> Placed:
+        """Some of the events, in another order."""
+        numbers = None if self.numbers is None else self.numbers[which]
+        return Placed(frames=self.frames.take(pa.array(which)), fractions=self.fractions[which], numbers=numbers)
+
+    @property
+    def first(self) -> int:
+        """The first one's number."""
+        assert self.numbers is not None
+        return int(self.numbers[0])
+
+    @property
+    def last(self) -> int:
+        """The last one's number."""
+        assert self.numbers is not None
+        return int(self.numbers[-1])
+
+    def behind(self, number: int) -> Placed:
+        """Those with higher numbers."""
+        assert self.numbers is not None
+        return self.slice(int(np.searchsorted(self.numbers, number, side="right")), len(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,29 +85,32 @@ class Batch:
     """Binary, none of them null or too large."""
     fractions: npt.NDArray[np.float64]
     """Where each lies in the key space, in [0, 1), shape (events,)."""
+    numbers: npt.NDArray[np.int64] | None = None
+    """As of `Placed`."""
 
     @classmethod
-    def of(cls, events: Events, keys: Keys, keyless: float) -> Batch:
+    def of(cls, events: Events, keys: Keys, keyless: float, numbers: npt.NDArray[np.int64] | None = None) -> Batch:
         """Bring events and keys into one form.
 
         Args:
             events: binary or string values, none of them null.
             keys: a key for each event, one for all of them, or None.
             keyless: where events without a key go, a fraction in [0, 1).
+            numbers: a number for each event, ascending, if they have any.
 
         Raises:
             EventEncodeError: an event is null or larger than Pravega takes, or there isn't a key for each.
         """
         payloads = _binary(events)
         framing.check_sizes(payloads)
-        return cls(payloads=payloads, fractions=_fractions(keys, len(payloads), keyless))
+        return cls(payloads=payloads, fractions=_fractions(keys, len(payloads), keyless), numbers=numbers)
 
     @classmethod
     def joined(cls, batches: Sequence[Batch]) -> Batch:
         """Several as one, in their order.
 
         Args:
-            batches: at least one.
+            batches: at least one, without numbers.
         """
         if len(batches) == 1:
             return batches[0]
@@ -107,7 +142,19 @@ class Batch:
             return
         rows = max(1, _PART_BYTES * segments * len(self) // max(1, self.bytes))
         for start in range(0, len(self), rows):
-            yield Batch(payloads=self.payloads.slice(start, rows), fractions=self.fractions[start : start + rows])
+            yield self.slice(start, start + rows)
+
+    def slice(self, start: int, end: int) -> Batch:
+        """Some of the events, without a copy."""
+        numbers = None if self.numbers is None else self.numbers[start:end]
+        return Batch(
+            payloads=self.payloads.slice(start, end - start), fractions=self.fractions[start:end], numbers=numbers
+        )
+
+    def filter(self, which: npt.NDArray[np.bool_]) -> Batch:
+        """Some of the events, in their order."""
+        numbers = None if self.numbers is None else self.numbers[which]
+        return Batch(payloads=self.payloads.filter(pa.array(which)), fractions=self.fractions[which], numbers=numbers)
 
     def place(self, ranges: Sequence[SegmentRange]) -> Iterator[tuple[SegmentRange, Placed]]:
         """Put the events into frames, by the segment that takes them.
@@ -123,16 +170,26 @@ class Batch:
         indexes = segment_indexes(self.fractions, ranges).astype(np.uint32)
         if (indexes == indexes[0]).all():
             frames = framing.by_owner(self.payloads, np.zeros(len(self), np.uint32), 1)[0]
-            yield ranges[indexes[0]], Placed(frames=frames, fractions=self.fractions)
+            yield ranges[indexes[0]], Placed(frames=frames, fractions=self.fractions, numbers=self.numbers)
             return
         # Sorting small numbers is done by radix.
         kind = np.uint8 if len(ranges) <= 256 else np.uint32
-        ordered = self.fractions[np.argsort(indexes.astype(kind), kind="stable")]
+        order = np.argsort(indexes.astype(kind), kind="stable")
+        ordered = self.fractions[order]
+        numbers = None if self.numbers is None else self.numbers[order]
         start = 0
         for owner, frames in zip(ranges, framing.by_owner(self.payloads, indexes, len(ranges)), strict=True):
             if len(frames):
-                yield owner, Placed(frames=frames, fractions=ordered[start : start + len(frames)])
-                start += len(frames)
+                end = start + len(frames)
+                yield (
+                    owner,
+                    Placed(
+                        frames=frames,
+                        fractions=ordered[start:end],
+                        numbers=None if numbers is None else numbers[start:end],
+                    ),
+                )
+                start = end
 
 
 def by_segment(placed: Placed, ranges: Sequence[SegmentRange]) -> Iterator[tuple[SegmentRange, Placed]]:
@@ -147,11 +204,7 @@ def by_segment(placed: Placed, ranges: Sequence[SegmentRange]) -> Iterator[tuple
     """
     indexes = segment_indexes(placed.fractions, ranges)
     for index in np.unique(indexes):
-        where = np.flatnonzero(indexes == index)
-        yield (
-            ranges[index],
-            Placed(frames=placed.frames.take(pa.array(where)), fractions=placed.fractions[where]),
-        )
+        yield ranges[index], placed.take(np.flatnonzero(indexes == index))
 
 
 def joined(parts: Sequence[Placed]) -> Placed:
@@ -162,9 +215,11 @@ def joined(parts: Sequence[Placed]) -> Placed:
     """
     if len(parts) == 1:
         return parts[0]
+    numbers = [part.numbers for part in parts if part.numbers is not None]
     return Placed(
         frames=pa.concat_arrays([part.frames for part in parts]),
         fractions=np.concatenate([part.fractions for part in parts]),
+        numbers=np.concatenate(numbers) if numbers else None,
     )
 
 

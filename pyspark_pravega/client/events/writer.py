@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+import uuid
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 import pyarrow as pa
@@ -50,17 +51,20 @@ class _Lane:
             yield joined(together)
 
 
-class EventWriter:
-    """Writes events to a stream, at least once and, as long as this object lives, exactly once.
+class StreamWriter:
+    """What writers of a stream have in common: events wait for each segment, are sent, and follow the stream's scales.
 
-    Events of one routing key keep their order, also when the stream scales. They are collected to blocks of about a
-    megabyte; what waits longer than `linger_s` is sent by a thread of the writer's own, which also sees to it that what
-    was sent is stored when nothing follows. An event is safe after `flush`.
     Safe for use by several threads; a context manager that flushes at its end.
     """
 
     def __init__(
-        self, client: Cluster, stream: Stream, *, linger_s: float = LINGER_S, block_bytes: int = BLOCK_BYTES
+        self,
+        client: Cluster,
+        stream: Stream,
+        *,
+        linger_s: float = LINGER_S,
+        block_bytes: int = BLOCK_BYTES,
+        writer_id: uuid.UUID | None = None,
     ) -> None:
         """Open a stream for writing.
 
@@ -69,6 +73,7 @@ class EventWriter:
             stream: the stream.
             linger_s: how long an event may wait for others, in seconds; with 0 each batch is sent at once.
             block_bytes: the size of a block, in bytes.
+            writer_id: under which segments know the writer; a new one for each segment when None.
 
         Raises:
             StreamNotFoundError: there is no such stream.
@@ -77,6 +82,7 @@ class EventWriter:
         self.stream = stream
         self.events_written = 0
         """Events handed over so far; after `flush` all of them are stored."""
+        self._writer_id = writer_id
         self._client, self._block_bytes, self._linger_s = client, block_bytes, linger_s
         self._lock = threading.RLock()
         self._ranges = _current(client, stream)
@@ -88,45 +94,6 @@ class EventWriter:
         self._wake = threading.Condition(self._lock)
         self._closed = False
         self._flusher: threading.Thread | None = None
-
-    def write(self, event: bytes | str, key: str | None = None) -> None:
-        """Write one event.
-
-        Args:
-            event: its bytes; a text becomes UTF-8. At most 8 MiB.
-            key: its routing key: events of one key stay in order.
-
-        Raises:
-            EventEncodeError: the event is too large.
-            PravegaError: it, or an earlier one, can't be stored.
-        """
-        payload = event.encode() if isinstance(event, str) else event
-        self.write_batch(pa.array([payload], pa.binary()), key)
-
-    def write_batch(self, events: Events, keys: Keys = None) -> None:
-        """Write many events, which is far faster than one after another.
-
-        Args:
-            events: an Arrow array of binary or string values, or a sequence of bytes; at most 8 MiB each.
-            keys: a routing key for each, one for all of them, or None: then all go to one segment, and the next
-                batch to the next segment.
-
-        Raises:
-            EventEncodeError: an event is null or too large, or there isn't a key for each.
-            PravegaError: one of these, or of earlier events, can't be stored.
-        """
-        with self._lock:
-            self._check()
-            for part in Batch.of(events, keys, self._keyless()).parts(len(self._ranges)):
-                for owner, placed in part.place(self._ranges):
-                    self.events_written += len(placed)
-                    self._lane(owner).put(placed)
-                self._send(full_only=self._linger_s > 0)
-            if self._oldest is None:
-                if any(lane.buffered for lane in self._lanes.values()):
-                    self._oldest = time.monotonic()
-                self._start_flusher()
-                self._wake.notify()
 
     def flush(self) -> None:
         """Wait until everything that was written is stored.
@@ -170,6 +137,20 @@ class EventWriter:
             with self._lock:
                 self._end()
 
+    def _put(self, batch: Batch) -> None:
+        with self._lock:
+            self._check()
+            for part in batch.parts(len(self._ranges)):
+                for owner, placed in self._new(part).place(self._ranges):
+                    self.events_written += len(placed)
+                    self._lane(owner).put(placed)
+                self._send(full_only=self._linger_s > 0)
+            if self._oldest is None:
+                if any(lane.buffered for lane in self._lanes.values()):
+                    self._oldest = time.monotonic()
+                self._start_flusher()
+                self._wake.notify()
+
     def _check(self) -> None:
         if self._failed is not None:
             raise self._failed
@@ -191,7 +172,9 @@ class EventWriter:
     def _lane(self, owner: SegmentRange) -> _Lane:
         lane = self._lanes.get(owner.segment_id)
         if lane is None:
-            writer = SegmentWriter(self._client.pool, self.stream, owner.segment_id, held=self._held)
+            writer = SegmentWriter(
+                self._client.pool, self.stream, owner.segment_id, writer_id=self._writer_id, held=self._held
+            )
             lane = self._lanes[owner.segment_id] = _Lane(writer)
         return lane
 
@@ -217,7 +200,10 @@ class EventWriter:
             lane.put(cuts.pop())
         for index, block in enumerate(cuts):
             try:
-                lane.writer.append(memoryview(block.data), len(block), origin=block)
+                if block.numbers is None:
+                    lane.writer.append(memoryview(block.data), len(block), origin=block)
+                else:
+                    lane.writer.append_numbered(block)
             except PravegaError:
                 # The segment's writer knows this block already; what lies behind it goes back.
                 waiting, lane.buffered, lane.bytes = lane.buffered, [], 0
@@ -248,17 +234,33 @@ class EventWriter:
         one key must not overtake each other.
         """
         try:
-            self._ranges = self._segments_after_the_seal()
+            before, self._ranges = self._ranges, self._segments_after_the_seal()
             current = {owner.segment_id for owner in self._ranges}
             remainder: list[Placed] = []
             for segment_id in [segment for segment in self._lanes if segment not in current]:
                 lane = self._lanes.pop(segment_id)
                 remainder += self._settle(lane)
+            self._scaled(before)
             if remainder:
-                for owner, part in by_segment(joined(remainder), self._ranges):
+                for owner, part in by_segment(self._left(joined(remainder)), self._ranges):
                     self._lane(owner).put(part)
         except PravegaError as error:
             self._fail(error)
+
+    def _new(self, events: Batch) -> Batch:
+        """Those that aren't known to be stored."""
+        return events
+
+    def _scaled(self, before: Sequence[SegmentRange]) -> None:
+        """Take note of a scale.
+
+        Args:
+            before: the segments that were current before.
+        """
+
+    def _left(self, remainder: Placed) -> Placed:
+        """What of events that sealed segments didn't take goes to those that are current now."""
+        return remainder
 
     def _settle(self, lane: _Lane) -> list[Placed]:
         """What a segment that takes no more events hasn't stored, in its order."""
@@ -310,6 +312,44 @@ class EventWriter:
                 except PravegaError:
                     # It is kept for the writer's next call.
                     return
+
+
+class EventWriter(StreamWriter):
+    """Writes events to a stream, at least once and, as long as this object lives, exactly once.
+
+    Events of one routing key keep their order, also when the stream scales. They are collected to blocks of about a
+    megabyte; what waits longer than `linger_s` is sent by a thread of the writer's own, which also sees to it that what
+    was sent is stored when nothing follows. An event is safe after `flush`.
+    """
+
+    def write(self, event: bytes | str, key: str | None = None) -> None:
+        """Write one event.
+
+        Args:
+            event: its bytes; a text becomes UTF-8. At most 8 MiB.
+            key: its routing key: events of one key stay in order.
+
+        Raises:
+            EventEncodeError: the event is too large.
+            PravegaError: it, or an earlier one, can't be stored.
+        """
+        payload = event.encode() if isinstance(event, str) else event
+        self.write_batch(pa.array([payload], pa.binary()), key)
+
+    def write_batch(self, events: Events, keys: Keys = None) -> None:
+        """Write many events, which is far faster than one after another.
+
+        Args:
+            events: an Arrow array of binary or string values, or a sequence of bytes; at most 8 MiB each.
+            keys: a routing key for each, one for all of them, or None: then all go to one segment, and the next
+                batch to the next segment.
+
+        Raises:
+            EventEncodeError: an event is null or too large, or there isn't a key for each.
+            PravegaError: one of these, or of earlier events, can't be stored.
+        """
+        with self._lock:
+            self._put(Batch.of(events, keys, self._keyless()))
 
 
 def _current(client: Cluster, stream: Stream) -> tuple[SegmentRange, ...]:

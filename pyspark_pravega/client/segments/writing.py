@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import deque
 from dataclasses import dataclass
+from typing import Protocol, Self
 
 from pyspark_pravega.client.connections import Connection, ConnectionPool
 from pyspark_pravega.client.names import Stream
@@ -29,18 +30,60 @@ MAX_EVENT_BYTES = 8 << 20
 WINDOW_BLOCKS = 3
 
 
+class Numbered(Protocol):
+    """Events with numbers of their own, which ascend."""
+
+    @property
+    def view(self) -> Buffer:
+        """Their frames."""
+        ...
+
+    @property
+    def first(self) -> int:
+        """The first one's number."""
+        ...
+
+    @property
+    def last(self) -> int:
+        """The last one's number."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def behind(self, number: int) -> Self:
+        """Those with higher numbers."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Block:
     data: Buffer
     events: int
     last_event_number: int
     origin: object
+    numbered: Numbered | None = None
+
+    @classmethod
+    def of(cls, numbered: Numbered) -> _Block:
+        return cls(
+            data=numbered.view,
+            events=len(numbered),
+            last_event_number=numbered.last,
+            origin=numbered,
+            numbered=numbered,
+        )
+
+    @property
+    def first_event_number(self) -> int:
+        return self.last_event_number - self.events + 1 if self.numbered is None else self.numbered.first
 
 
 class SegmentWriter:
     """Appends whole events to one segment, or to a transaction's shadow of it. Used by one thread.
 
     Blocks are numbered: after a lost connection the server tells which it has, and only the others are sent again.
+    Events may have numbers of their own. Then others may append some of the same events under the same writer id at the
+    same time: each is stored once.
     """
 
     def __init__(
@@ -102,7 +145,24 @@ class SegmentWriter:
             self.flush()
         self.bytes_written += len(data)
         self.events_written += events
-        block = _Block(data=data, events=events, last_event_number=self.events_written, origin=origin)
+        self._append(_Block(data=data, events=events, last_event_number=self.events_written, origin=origin))
+
+    def append_numbered(self, events: Numbered) -> None:
+        """Append events with numbers, but for those whose numbers the segment has stored for the writer id.
+
+        Args:
+            events: at least one, at most 15 MiB, with higher numbers than what was appended before. They are their own
+                origin for `unstored`.
+
+        Raises:
+            PravegaError: as `append`.
+        """
+        block = _Block.of(events)
+        if not 0 < len(block.data) <= MAX_BLOCK_BYTES:
+            raise WireError(f"a block of {len(block.data)} bytes can't be appended")
+        self._append(block)
+
+    def _append(self, block: _Block) -> None:
         self._unacknowledged.append(block)
         self._persist(block, down_to=WINDOW_BLOCKS)
 
@@ -144,17 +204,34 @@ class SegmentWriter:
             SegmentStoreUnavailableError: the segment store can't be reached.
         """
         self.close()
+        self._stored_up_to()
+        return [block.origin for block in self._unacknowledged]
+
+    def last_number(self) -> int | None:
+        """The number of the writer's last event that the segment has stored, also of a sealed segment.
+
+        Returns:
+            None where it has stored none.
+
+        Raises:
+            SegmentNotFoundError: the segment has been deleted.
+            SegmentStoreUnavailableError: the segment store can't be reached.
+        """
+        self._stored_up_to()
+        return None if self._stored == wire.NO_EVENT else self._stored
+
+    def _stored_up_to(self) -> None:
+        """Ask what is stored, on a connection of another one's."""
         retries = Retries(self._pool.timeout)
         while True:
             try:
                 with self._pool.open(self._stream, self._segment_id, fresh=retries.failures > 0) as connection:
                     self._set_up(connection)
-                break
+                return
             except (SegmentStoreUnavailableError, TokenExpiredError) as error:
                 self._pool.learn(self._stream, self._segment_id, error)
                 if not retries.again():
                     raise
-        return [block.origin for block in self._unacknowledged]
 
     def close(self) -> None:
         """Let go of the connection; what hasn't been flushed may or may not be stored."""
@@ -217,7 +294,9 @@ class SegmentWriter:
         self._forget(stored)
         if self._unacknowledged:
             first = self._unacknowledged[0]
-            if first.last_event_number - first.events < stored:
+            if first.numbered is not None:
+                self._unacknowledged[0] = self._rest(first)
+            elif first.first_event_number <= stored:
                 raise TransactionError(
                     f'segment "{self._segment}" has events of writer {self._writer_id} up to number {stored}, which is '
                     "within a block of this one: another writer has taken its id, so nothing more was sent"
@@ -227,6 +306,9 @@ class SegmentWriter:
         if block.last_event_number <= self._stored:
             self._forget(self._stored)
             return
+        if block.numbered is not None and block.first_event_number <= self._stored:
+            # The last one: of those before it at least one event isn't stored.
+            block = self._unacknowledged[-1] = self._rest(block)
         connection.send(
             wire.AppendBlockEnd(
                 writer_id=self._writer_id,
@@ -236,6 +318,12 @@ class SegmentWriter:
                 request_id=self._setup_id,
             )
         )
+
+    def _rest(self, block: _Block) -> _Block:
+        """What of a numbered block isn't stored."""
+        if block.numbered is None or block.first_event_number > self._stored:
+            return block
+        return _Block.of(block.numbered.behind(self._stored))
 
     def _acknowledge(self, connection: Connection) -> None:
         reply = connection.receive(timeout=ANSWER_TIMEOUT_S)

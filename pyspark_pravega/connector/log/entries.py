@@ -211,6 +211,18 @@ class Commit:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Numbered:
+    """How a real-time query writes whose rows are numbered."""
+
+    since: tuple[int, ...]
+    """From which segments of the stream on it has to look for what is stored."""
+    epoch: int
+    """The batch with which that began: an earlier one would have to look at earlier segments."""
+    key: str
+    """How its rows get their routing keys: in another way, a row that comes again wouldn't be known."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Progress:
     """How far a streaming query has come in writing to the stream."""
 
@@ -228,6 +240,8 @@ class Progress:
     """Drivers that another one has taken the query over from, the last ones."""
     offsets: str | None = None
     """What tells where the last epoch ended in the query's sources, where that is known."""
+    numbered: Numbered | None = None
+    """Of a query that has numbered its rows."""
     stored_as: int = NOT_EXISTS
     """The entry's version in the key-value table, to be named when it is changed."""
 
@@ -337,8 +351,13 @@ def progress_of(query: str, document: Document | None) -> Progress:
         run=content["run"],
         retired=tuple(content["retired"]),
         offsets=content.get("offsets"),
+        numbered=_numbered(content.get("numbered")),
         stored_as=document.version,
     )
+
+
+def _numbered(content: Content | None) -> Numbered | None:
+    return None if content is None else Numbered(**{**content, "since": tuple(content["since"])})
 
 
 def stored(progress: Progress) -> Change:
@@ -347,6 +366,10 @@ def stored(progress: Progress) -> Change:
     del content["stored_as"]
     if progress.offsets is None:
         del content["offsets"]
+    if progress.numbered is None:
+        del content["numbered"]
+    else:
+        content["numbered"] = vars(progress.numbered)
     return (query_key(progress.query), progress.stored_as, content)
 
 

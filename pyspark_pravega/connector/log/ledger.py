@@ -46,6 +46,7 @@ from pyspark_pravega.connector.log.entries import (
     Cleaning,
     Commit,
     Intent,
+    Numbered,
     Progress,
     State,
     commit_content,
@@ -341,6 +342,29 @@ class Ledger:
             try:
                 before = replace(progress, epoch=epoch - 1, version=None, rows=None, offsets=None)
                 self._table.repeated(partial(self._table.put, stored(before)))
+            except ConflictError:
+                continue
+
+    def note_numbered(self, query: str, run: str, how: Numbered) -> bool:
+        """Note how a real-time query numbers its rows.
+
+        Args:
+            query: the query's id.
+            run: its driver.
+            how: as of `Progress.numbered`.
+
+        Returns:
+            Whether the driver may go on: no other one has taken the query over.
+        """
+        while True:
+            progress = self.progress(query)
+            if progress.run != run:
+                return False
+            if progress.numbered == how:
+                return True
+            try:
+                # Where the first try was made after all the second one is a conflict, and the next look finds it.
+                self._table.repeated(partial(self._table.put, stored(replace(progress, numbered=how))))
             except ConflictError:
                 continue
 

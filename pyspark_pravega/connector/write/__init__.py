@@ -1,6 +1,6 @@
 """Writes: settled as a `plan`, done by tasks (`task`) of a `job`, made a version in `commit`; `overwrite` replaces and
 `deltas` changes rows, `compaction` writes those of a table with a key once more, and `retention` removes what nobody
-needs then. `dead_letters` are rows of bad events.
+needs then. `numbered` writes what a real-time query writes exactly once. `dead_letters` are rows of bad events.
 
 `read_set` tells whether what a statement has read is still so. `writer` is Spark's view of it all, `routing` gives rows
 their keys. It uses `connector.table`, `connector.log` and `connector.read`.
@@ -14,6 +14,7 @@ from pyspark_pravega.connector.write.dead_letters import (
 )
 from pyspark_pravega.connector.write.deltas import DeltaJob
 from pyspark_pravega.connector.write.job import CommitReport, WriteJob
+from pyspark_pravega.connector.write.numbered import NumberedJob, RowOrigins, numbered, without_coordinates
 from pyspark_pravega.connector.write.overwrite import (
     OverwritingJob,
     ReadingJob,
@@ -54,10 +55,12 @@ __all__ = [
     "DeltaJob",
     "Epoch",
     "EpochWriter",
+    "NumberedJob",
     "OverwritingJob",
     "ReadSet",
     "ReadingJob",
     "Routing",
+    "RowOrigins",
     "StagedTable",
     "WriteJob",
     "WritePlan",
@@ -73,6 +76,7 @@ __all__ = [
     "is_replaced",
     "is_unchanged",
     "key_texts",
+    "numbered",
     "parts_since",
     "possible_routing_hashes",
     "release",
@@ -82,4 +86,5 @@ __all__ = [
     "time_column",
     "unpack",
     "with_dead_letters",
+    "without_coordinates",
 ]

@@ -11,7 +11,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from pyspark_pravega.client import Staged
+from pyspark_pravega.client import Client, Staged
 from pyspark_pravega.client.connections import KnownEndpoints
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.connector.log import (
@@ -23,7 +23,6 @@ from pyspark_pravega.connector.log import (
     open_ledger,
     take_snapshot,
 )
-from pyspark_pravega.connector.option_names import EXACTLY_ONCE
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.write.commit import Committer, Stage
@@ -96,12 +95,12 @@ class WriteJob:
         self._endpoints: KnownEndpoints | None = None
         if opened:
             client = shared_client(plan.settings)
-            ledger = open_ledger(client, plan.stream) if plan.mode == EXACTLY_ONCE else None
+            ledger = open_ledger(client, plan.stream) if plan.transacts else None
             if ledger is not None:
                 together(lambda: check_stream(client, plan), ledger.job(self.job).open)
             else:
                 check_stream(client, plan)
-                if plan.mode == EXACTLY_ONCE:
+                if plan.transacts:
                     try:
                         ledger = create_ledger(client, plan.stream, to_write=True)
                     except (StreamNotFoundError, StreamSealedError):
@@ -140,7 +139,7 @@ class WriteJob:
         task = self._task(partition)
         try:
             for batch in batches:
-                task.add(self.plan.form.of(batch))
+                task.add(batch)
             return TaskMessage(task.finish(), job=self.job)
         except EventEncodeError as error:
             task.abort()
@@ -162,7 +161,7 @@ class WriteJob:
         begun = time.monotonic()
         tasks_written = [m.written for m in messages if isinstance(m, TaskMessage)]
         stage = Stage.COMMITTED
-        if self.plan.mode == EXACTLY_ONCE:
+        if self.plan.transacts:
             stage = self._committer(self._ledger()).commit(
                 tasks_written,
                 len(messages),
@@ -209,7 +208,7 @@ class WriteJob:
         Args:
             partitions: number of the job's partitions.
         """
-        if self.plan.mode != EXACTLY_ONCE:
+        if not self.plan.transacts:
             return
         controller = shared_client(self.plan.settings).controller
         for transaction in self._ledger().job(self.job).attempts(partitions):
@@ -220,14 +219,19 @@ class WriteJob:
                 continue
 
     def _task(self, partition: int) -> Task:
-        client = shared_client(self.plan.settings)
-        if self._endpoints is not None:
-            client.pool.believe(self._endpoints)
-        if self.plan.mode != EXACTLY_ONCE:
+        client = self._client()
+        if not self.plan.transacts:
             return DirectTask(client, self.plan)
         return TransactionTask(
             client, self._ledger().job(self.job), self.plan, partition=partition, late=not self._opened
         )
+
+    def _client(self) -> Client:
+        """The cluster, in a task."""
+        client = shared_client(self.plan.settings)
+        if self._endpoints is not None:
+            client.pool.believe(self._endpoints)
+        return client
 
     def _own_epoch(self) -> Epoch | None:
         if self.plan.query is None or self.plan.epoch is None:
@@ -251,7 +255,7 @@ class WriteJob:
 
     def _log_if_any(self) -> Ledger | None:
         """None where the stream was dropped, and its transactions with it; or where the mode needs none."""
-        if self.plan.mode != EXACTLY_ONCE:
+        if not self.plan.transacts:
             return None
         return open_ledger(shared_client(self.plan.settings), self.plan.stream)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -85,6 +86,25 @@ class StagedTable:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Numbering:
+    """By what a real-time query's rows are numbered. It can be pickled."""
+
+    query: str
+    source: Stream
+    """What the query reads."""
+    key: str
+    """How rows get their routing keys, of which columns of the source: it must stay so."""
+
+    def writer_id(self, segment_id: int) -> uuid.UUID:
+        """Under which id the rows of events of a segment of the source are written.
+
+        Args:
+            segment_id: the segment.
+        """
+        return uuid.uuid5(uuid.UUID(self.query), f"{self.source}/{segment_id}")
+
+
+@dataclass(frozen=True, kw_only=True)
 class WritePlan:
     """How rows become events of a stream. It can be pickled."""
 
@@ -116,7 +136,14 @@ class WritePlan:
     staged: StagedTable | None = None
     """What the table becomes with these rows."""
     at_once: bool = False
-    """Whether rows are sent as they come, in a direct mode, instead of being collected to blocks."""
+    """Whether rows are sent as they come, instead of being collected to blocks."""
+    numbering: Numbering | None = None
+    """How rows are written exactly once that are sent as they come; None for all others."""
+
+    @property
+    def transacts(self) -> bool:
+        """Whether rows are written in transactions."""
+        return self.mode == EXACTLY_ONCE and self.numbering is None
 
     @classmethod
     def of(
@@ -259,12 +286,6 @@ def check_trigger(plan: WritePlan, trigger: str | None) -> None:
         raise UnsupportedOperationError(
             f'stream "{plan.stream}" can\'t be written by a query with the continuous trigger, in which Spark repeats '
             "no task: use trigger(processingTime=...) or trigger(availableNow=True)"
-        )
-    if trigger == REAL_TIME and plan.mode == EXACTLY_ONCE:
-        raise UnsupportedOperationError(
-            f'stream "{plan.stream}" can\'t be written exactly once by a query with the real-time trigger: an epoch '
-            "that Spark runs again after a crash has more rows than before, and they would be lost; use another one, "
-            'as trigger(processingTime=...), or option("writerMode", "at-least-once")'
         )
     if trigger == REAL_TIME and plan.cluster_by:
         raise UnsupportedOperationError(
@@ -417,3 +438,21 @@ def fenced(plan: WritePlan, query: str) -> QueryTakenOverError:
         f'another driver has taken over streaming query {query}, which writes to stream "{plan.stream}": this one '
         "stops, and nothing of its epoch was written. Only one driver may run from a checkpoint at a time"
     )
+
+
+def check_not_numbered(plan: WritePlan, progress: Progress) -> None:
+    """Refuse to write micro-batches exactly once of a query that has numbered its rows.
+
+    Args:
+        plan: what it writes.
+        progress: how far the query has come.
+
+    Raises:
+        UnsupportedOperationError: it has: what it wrote behind its last batch would come twice.
+    """
+    if progress.numbered is not None:
+        raise UnsupportedOperationError(
+            f'streaming query {progress.query} has written to stream "{plan.stream}" in real time, exactly once, and '
+            "its last batch has no end that micro-batches could begin at: go on with the real-time trigger, or begin a "
+            "new checkpoint, with options that say where to begin"
+        )

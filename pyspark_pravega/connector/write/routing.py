@@ -133,6 +133,16 @@ class Routing:
             behind += [value, after]
         return pc.binary_join_element_wise(self.texts[0], values[0], *behind, "")
 
+    def lasting_keys(self, batch: pa.RecordBatch) -> pa.Array | str:
+        """The rows' keys, which are the same whenever a row comes: null where it may go to any segment.
+
+        Args:
+            batch: rows with the columns.
+        """
+        if self.scatters and self.column is not None:
+            return batch.column(self.column).cast(pa.string())
+        return self.keys(batch)
+
 
 def _scattered(column: pa.Array) -> pa.Array:
     """The keys, and one that nobody else has for each row without."""

@@ -121,9 +121,10 @@ class TransactionTask:
         """
         if not batch.num_rows:
             return
+        plan = self._plan
+        batch = plan.form.of(batch)
         writing = self._writing or self._begin()
         writing.keeper.check()
-        plan = self._plan
         if plan.event_time is not None:
             self._event_time = latest(self._event_time, batch.column(plan.event_time))
         keys = None if plan.routing is None else plan.routing.keys(batch)
@@ -261,6 +262,7 @@ class DirectTask:
         if not batch.num_rows:
             return
         plan = self._plan
+        batch = plan.form.of(batch)
         events = plan.codec.encode(batch)
         keys = None if plan.routing is None else plan.routing.keys(batch)
         try:

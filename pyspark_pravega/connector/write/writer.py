@@ -13,7 +13,8 @@ from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
-from pyspark_pravega.connector.write.plan import CONTINUOUS, Epoch, WritePlan, check_trigger, fenced
+from pyspark_pravega.connector.write.numbered import take_over_numbered
+from pyspark_pravega.connector.write.plan import CONTINUOUS, Epoch, WritePlan, check_not_numbered, check_trigger, fenced
 from pyspark_pravega.spark.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 __all__ = ["BatchWriter", "EpochWriter", "TaskMessage", "take_over"]
@@ -135,8 +136,13 @@ def take_over(plan: WritePlan, query: str, run: str, *, epoch: int | None = None
         TransactionError: another driver has taken the query over from this one.
     """
     client = shared_client(plan.settings)
-    if plan.mode == EXACTLY_ONCE:
+    if plan.numbering is not None:
+        if epoch is None:
+            raise fenced(plan, query)
+        take_over_numbered(plan, run, epoch)
+    elif plan.mode == EXACTLY_ONCE:
         ledger = create_ledger(client, plan.stream, to_write=True)
+        check_not_numbered(plan, ledger.progress(query))
         if ledger.take_over(query, run) is None:
             raise fenced(plan, query)
         settle(client, ledger, taken_over=query)

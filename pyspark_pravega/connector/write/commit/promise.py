@@ -29,7 +29,7 @@ from pyspark_pravega.connector.log import (
     withdraw,
 )
 from pyspark_pravega.connector.write.commit.stages import Stage, Standing
-from pyspark_pravega.connector.write.plan import WRITER, Epoch, WritePlan, fenced
+from pyspark_pravega.connector.write.plan import WRITER, Epoch, WritePlan, check_not_numbered, fenced
 from pyspark_pravega.connector.write.task import Written
 from pyspark_pravega.deadlines import Retries
 from pyspark_pravega.errors import (
@@ -206,6 +206,7 @@ class Promise:
         return self._log.commit() is not None
 
     def _progress(self, epoch: Epoch) -> Progress:
+        check_not_numbered(self._plan, self._ledger.progress(epoch.query))
         if epoch.run is None:
             return self._ledger.progress(epoch.query)
         progress = self._ledger.take_over(epoch.query, epoch.run)

@@ -3,6 +3,7 @@ package pyspark.pravega.internals;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.UUID;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.streaming.Trigger;
 
@@ -21,6 +22,25 @@ public final class RunningQuery {
     // The session's own list doesn't have it: a query runs in a clone of its session.
     var execution = SparkSession.active().sharedState().activeStreamingQueries().get(UUID.fromString(query));
     if (execution == null || isRealTime(execution.trigger())) {
+      return null;
+    }
+    return noted(query, epoch);
+  }
+
+  /** Where an epoch of a query begins in its sources: where the one before has ended; null where that isn't known. */
+  public static List<String> begin(String query, long epoch) {
+    return noted(query, epoch - 1);
+  }
+
+  /** What a query's rows are made of; null where the query isn't known. */
+  public static LogicalPlan plan(String query) {
+    var execution = SparkSession.active().sharedState().activeStreamingQueries().get(UUID.fromString(query));
+    return execution == null ? null : execution.logicalPlan();
+  }
+
+  private static List<String> noted(String query, long epoch) {
+    var execution = SparkSession.active().sharedState().activeStreamingQueries().get(UUID.fromString(query));
+    if (execution == null || epoch < 0) {
       return null;
     }
     var noted = execution.offsetLog().get(epoch);

@@ -104,7 +104,7 @@ public final class PravegaChanges implements DeltaWrite, DeltaBatchWrite, Requir
   @Override
   public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
     StructType id = info.rowIdSchema().orElseThrow();
-    return new ChangeWriterFactory(write.begin(physical), rows, info.schema(), id);
+    return new ChangeWriterFactory(write.begin(physical, null, null), rows, info.schema(), id);
   }
 
   @Override

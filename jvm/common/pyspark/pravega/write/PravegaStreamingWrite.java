@@ -41,7 +41,7 @@ final class PravegaStreamingWrite implements StreamingWrite {
                         "query", write.queryId(),
                         "run", run,
                         "epoch", epoch()));
-    return new Factory(write.begin(physical));
+    return new Factory(write.begin(physical, run, epoch()));
   }
 
   /** The number of the micro-batch that is run, as Spark tells it to its own parts. */

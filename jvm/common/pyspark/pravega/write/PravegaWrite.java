@@ -125,6 +125,7 @@ public final class PravegaWrite implements RequiresDistributionAndOrdering, Batc
   }
 
   private static JsonNode plan(PravegaTable table, LogicalWriteInfo info, String trigger, List<String> checks, String rows) {
+    boolean realTime = "real-time".equals(trigger);
     return table.process.call(
         "planWrite",
         "namespace", table.identifier.namespace(),
@@ -134,6 +135,7 @@ public final class PravegaWrite implements RequiresDistributionAndOrdering, Batc
         "trigger", trigger,
         "checks", checks,
         "rows", rows,
+        "origins", realTime ? RowOrigins.of(info.queryId(), table) : null,
         "case_sensitive", SQLConf.get().caseSensitiveAnalysis());
   }
 
@@ -157,11 +159,16 @@ public final class PravegaWrite implements RequiresDistributionAndOrdering, Batc
 
   @Override
   public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
-    return begin(physical);
+    return begin(physical, null, null);
   }
 
-  /** Begins a write, or one micro-batch of a query. */
-  DataWriterFactory begin(PhysicalWriteInfo physical) {
+  /**
+   * Begins a write, or one batch of a query.
+   *
+   * @param run the driver of a query
+   * @param epoch the number of its batch, if it is known
+   */
+  DataWriterFactory begin(PhysicalWriteInfo physical, String run, Long epoch) {
     if (kind != Kind.APPEND) {
       // Asked before the tasks run: behind them an RDD may be a checkpoint, which doesn't tell where it came from.
       scans = SeenTable.scans();
@@ -169,6 +176,7 @@ public final class PravegaWrite implements RequiresDistributionAndOrdering, Batc
     }
     Object packed = ColumnarReaderFactory.available() ? rows.json() : null;
     int partitions = physical.numPartitions();
+    boolean realTime = plan.get("atOnce").asBoolean() && epoch != null;
     JsonNode begun =
         table.process.begin(
             answer -> resumption(answer.get("writer").asText(), partitions),
@@ -177,7 +185,10 @@ public final class PravegaWrite implements RequiresDistributionAndOrdering, Batc
             "partitions", partitions,
             "packed", packed,
             "overwrite", kind == Kind.OVERWRITE,
-            "changes", kind == Kind.CHANGE);
+            "changes", kind == Kind.CHANGE,
+            "run", realTime ? run : null,
+            "epoch", realTime ? epoch : null,
+            "start", realTime ? RunningQuery.begin(info.queryId(), epoch) : null);
     writer = begun.get("writer").asText();
     job = begun.get("job").asText(null);
     byte[] function = Base64.getDecoder().decode(begun.get("function").asText());
