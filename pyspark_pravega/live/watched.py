@@ -94,7 +94,7 @@ class Watched:
     @property
     def events(self) -> int:
         """That were ever written, as far as anybody counts them."""
-        return sum(self.direct_events.values()) + self.committed_events
+        return sum(self.direct_events.values()) + self.committed_events + self._merged_events()
 
     def refresh(self, client: Client, now: float) -> None:
         """Take the list of segments anew, and open the commit log.
@@ -233,6 +233,13 @@ class Watched:
         self.growths.extend(_growths(commits))
         if not self.samples:
             self.samples.extend(_samples(commits, self.written, self.events))
+
+    def _merged_events(self) -> int:
+        """The rows of a commit in progress whose bytes are all there."""
+        state = self.state
+        if state is None or state.pending is None or state.bytes is None:
+            return 0
+        return state.pending.rows if self.written >= state.bytes + state.pending.bytes else 0
 
     def _count_rows(self) -> None:
         state = self.state

@@ -31,13 +31,12 @@ from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.ddl import AddColumn
 from pyspark_pravega.cli import main
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
-from pyspark_pravega.client.segments import surveying
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import SourceOffset, StreamFrontier
 from pyspark_pravega.connector.write import WriteJob, WritePlan
 from pyspark_pravega.connector.write.plan import Epoch
-from pyspark_pravega.live import sampling, tables
+from pyspark_pravega.live import tables
 from pyspark_pravega.live.answers import Answers
 from pyspark_pravega.live.commands import _token
 from pyspark_pravega.live.metrics import METRICS
@@ -106,26 +105,6 @@ def test_samples_tell_what_the_client_tells(catalog: Catalog, client: Client, sc
     assert (gone["bytes"], gone["written_bytes"]) == (0, 100 * 18)
     client.controller.delete_stream(raw, seal=True)
     assert eventually(lambda: set(lines(answers)) == {str(table)})
-
-
-def test_bytes_and_events_of_a_sample_are_of_one_moment(
-    client: Client, scope: str, answers: Answers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What came between two questions was in the events of one sample, and in the bytes of the next one."""
-    raw, survey = Stream(scope, "raw"), surveying.survey
-    client.controller.create_stream(raw, StreamConfiguration(scaling=ScalingPolicy.fixed(2)))
-
-    def busy(*args: Any) -> Any:
-        states = survey(*args)
-        with client.writer(raw) as writer:
-            writer.write_batch([b"x" * 10] * 7, [str(number) for number in range(7)])
-        return states
-
-    monkeypatch.setattr(sampling, "survey", busy)
-    for _ in range(4):
-        lines(answers)
-    samples = [(size, events) for _, size, events in answers.sampler.samples(raw)]
-    assert samples[1:] == [(18 * events, events) for events in (7, 14, 21)]
 
 
 def test_the_table_of_streams_is_sorted_filtered_and_taken_in_parts(
