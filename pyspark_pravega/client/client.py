@@ -158,7 +158,7 @@ class Client(Cluster):
         key_bytes: int,
         secondary_key_bytes: int = 0,
         rollover_size_bytes: int = 0,
-    ) -> bool:
+    ) -> bool | None:
         """Create a key-value table, also where a controller broke off an earlier creation; see `creation`.
 
         Args:
@@ -170,7 +170,8 @@ class Client(Cluster):
             rollover_size_bytes: how large a segment's files in long-term storage get; 0 for the server's default.
 
         Returns:
-            True when it was made by this call; False when it was there, or was made by a call whose answer was lost.
+            True when it was made by this call, False when it was there. None where nobody tells: an answer was lost,
+            and then it was there.
 
         Raises:
             InvalidNameError: it can't be called so.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from pyspark_pravega.catalog.names import to_sql
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.client.segments import appended_events, survey
+from pyspark_pravega.client.segments import survey, survey_events
 from pyspark_pravega.connector.log import Ledger, State
 from pyspark_pravega.errors import NotFoundError, PravegaError
 from pyspark_pravega.live.watched import REFRESHED_S, Growth, Watched, current_segments
@@ -200,8 +200,9 @@ class Sampler:
                 ids |= before
             if one.error is None and (ids := ids | one.uncounted_segments()):
                 grown[one.stream] = ids
-        for (stream, segment_id), events in (appended_events(self.client.pool, grown) if grown else {}).items():
-            self._watched[stream].direct_events[segment_id] = events
+        counted = survey_events(self.client.pool, grown) if grown else {}
+        for (stream, segment_id), (state, events) in counted.items():
+            self._watched[stream].count(segment_id, state, events)
         for one in due:
             if one.stream in grown or one.state is None or one.state.pending is not None:
                 try:

@@ -94,7 +94,7 @@ class Watched:
     @property
     def events(self) -> int:
         """That were ever written, as far as anybody counts them."""
-        return sum(self.direct_events.values()) + self.committed_events
+        return sum(self.direct_events.values()) + self.committed_events + self._merged_events()
 
     def refresh(self, client: Client, now: float) -> None:
         """Take the list of segments anew, and open the commit log.
@@ -142,6 +142,19 @@ class Watched:
             if state is not None and self._see(segment_id, state.start_offset, state.write_offset):
                 grown.append(segment_id)
         return grown
+
+    def count(self, segment_id: int, state: SegmentState, events: int) -> None:
+        """Take over how many events a segment has had, with its state at that moment: one without the other would make
+        rates of something that was written in between.
+
+        Args:
+            segment_id: the segment.
+            state: its state.
+            events: that were appended until then.
+        """
+        if segment_id in self.offsets:
+            self._see(segment_id, state.start_offset, state.write_offset)
+        self.direct_events[segment_id] = events
 
     def count_commits(self) -> None:
         """Look into the commit log for rows that were committed since."""
@@ -220,6 +233,13 @@ class Watched:
         self.growths.extend(_growths(commits))
         if not self.samples:
             self.samples.extend(_samples(commits, self.written, self.events))
+
+    def _merged_events(self) -> int:
+        """The rows of a commit in progress whose bytes are all there."""
+        state = self.state
+        if state is None or state.pending is None or state.bytes is None:
+            return 0
+        return state.pending.rows if self.written >= state.bytes + state.pending.bytes else 0
 
     def _count_rows(self) -> None:
         state = self.state

@@ -166,10 +166,10 @@ def test_who_writes_while_a_table_is_dropped_keeps_no_other_from_being_made(
     # Where a table is made and deleted at one time, the controller may come to the end of neither; it is asked again.
     monkeypatch.setattr(creation, "_ASKED_AGAIN_S", 2.0)
     monkeypatch.setattr(key_value_tables, "_DELETED_S", 1.0)
-    create: Callable[..., bool] = Client.create_key_value_table
-    is_new: dict[str, bool] = {}
+    create: Callable[..., bool | None] = Client.create_key_value_table
+    is_new: dict[str, bool | None] = {}
 
-    def noting(self: Client, scope: str, name: str, **sizes: int) -> bool:
+    def noting(self: Client, scope: str, name: str, **sizes: int) -> bool | None:
         is_new[name] = False
         is_new[name] = create(self, scope, name, **sizes)
         return is_new[name]

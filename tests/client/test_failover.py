@@ -241,15 +241,16 @@ def test_what_is_waited_for_is_said_once_and_so_is_its_end(
             for segment_id in range(2):
                 with pytest.raises(SegmentStoreUnavailableError):
                     segment_state(pool, stream, segment_id)
-            assert [outage.gone for outage in outages.current()] == [name]
+            # Another file's test may have asked for somebody who never comes.
+            assert name in [outage.gone for outage in outages.current()]
             with Proxy(target, port=proxy.address[1]):
                 time.sleep(0.6)
                 segment_state(pool, stream, 0)
-        first, last = (record.getMessage() for record in caplog.records)
+        first, last = (record.getMessage() for record in caplog.records if name in record.getMessage())
         assert f"{name} doesn't answer since" in first
         assert "it is tried until" in first
         assert f"{name} answers again, after" in last
-        assert outages.current() == []
+        assert name not in [outage.gone for outage in outages.current()]
 
 
 def test_controllers_that_are_gone_are_named_with_the_time(settings: Settings, scope: str) -> None:

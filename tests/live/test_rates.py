@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
+import pytest
+from catalog_tools import insert, make
+
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
+from pyspark_pravega.client.segments import surveying
+from pyspark_pravega.connector.log import Ledger
+from pyspark_pravega.live import sampling
+from pyspark_pravega.live.answers import Answers
 from pyspark_pravega.live.progress import Measure, Trend, outlook
 from pyspark_pravega.live.rates import Points, curve_of, recent_rate
 
@@ -69,3 +78,43 @@ def test_when_a_query_is_caught_up() -> None:
     assert goes.change == pytest.approx(-25_000)
     assert goes.caught_up_s == pytest.approx(450_000 / 25_000)
     assert outlook(measures(*range(400_000, 900_000, 50_000))).caught_up_s is None
+
+
+@pytest.mark.server
+@pytest.mark.usefixtures("no_sample_is_young")
+def test_bytes_and_events_of_a_sample_are_of_one_moment(
+    catalog: Catalog, client: Client, scope: str, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else one of two samples has the bytes of what came in between, the other one its events, and each a rate of 0."""
+    raw, survey, complete = Stream(scope, "raw"), surveying.survey, Ledger.complete
+    client.controller.create_stream(raw, StreamConfiguration(scaling=ScalingPolicy.fixed(2)))
+    table = make(catalog, scope, "orders", segments=2)
+    insert(catalog, table, *range(10))
+    answers.streams()
+
+    def writing(*args: Any) -> Any:
+        states = survey(*args)
+        with client.writer(raw) as writer:
+            writer.write_batch([b"x" * 10] * 7, [str(number) for number in range(7)])
+        return states
+
+    with monkeypatch.context() as busy:
+        busy.setattr(sampling, "survey", writing)
+        for _ in range(4):
+            answers.streams()
+    samples = [(size, events) for _, size, events in answers.sampler.samples(raw)]
+    assert samples == [(18 * events, events) for _, events in samples]
+    assert samples[-1][1] > 14
+
+    def looked_at(*args: Any, **more: Any) -> Any:
+        answers.streams()
+        return complete(*args, **more)
+
+    with monkeypatch.context() as in_progress:
+        in_progress.setattr(Ledger, "complete", looked_at)
+        insert(catalog, table, *range(10, 30))
+    assert answers.sampler.logs()[table][1].pending is not None
+    _, size, events = answers.sampler.samples(table)[-1]
+    assert (size, events) == (sum(part.size for part in client.plan(table)), 30)
+    answers.streams()
+    assert answers.sampler.samples(table)[-1][1:] == (size, events)

@@ -141,6 +141,34 @@ def test_options_that_mean_nothing_are_refused_when_a_read_is_defined(spark: Spa
     assert taken.select("id", "_corrupt_record").columns == ["id", "_corrupt_record"]
 
 
+def test_what_a_key_forbids_is_refused_when_a_statement_is_analysed(spark: SparkSession, namespace: str) -> None:
+    """No job runs, no start() is needed, and Spark's plan isn't told behind our sentence."""
+    spark.sql(f"CREATE TABLE {namespace}.k (id INT PRIMARY KEY, v INT)")
+    spark.sql(f"CREATE TABLE {namespace}.two (id INT, v INT, w INT, PRIMARY KEY (id, v))")
+    key_value = "TBLPROPERTIES ('table-type' = 'key-value')"
+    spark.sql(f"CREATE TABLE {namespace}.kv (id INT PRIMARY KEY, v INT) {key_value}")
+    other, k = "would change the primary key of rows of .* .column", f"{namespace}.k"
+    refused = {
+        f"UPDATE {k} SET id = 7": other,
+        f"UPDATE {k} SET v = 1, id = 1 + id WHERE v = 0": other,
+        f"UPDATE {k} SET id = CAST(NULL AS INT)": other,
+        f"UPDATE {namespace}.two SET v = v * 2": other,
+        f"MERGE INTO {k} USING (SELECT 1 AS a) ON id = a WHEN MATCHED THEN UPDATE SET id = 7": other,
+        f"MERGE INTO {k} USING (SELECT 1 AS a) ON id = a WHEN NOT MATCHED BY SOURCE THEN UPDATE SET id = id + 1": other,
+        f"SELECT * FROM STREAM {k}": r"has a primary key, so its rows change.*`k\$log`",
+        f"SELECT count(*) FROM STREAM {namespace}.kv": "is a key-value table.*streaming reads",
+    }
+    for statement, words in refused.items():
+        with pytest.raises(AnalysisException, match=rf"\[PRAVEGA_UNSUPPORTED_OPERATION\].*{words}") as failed:
+            spark.sql(statement)
+        assert (failed.value.getSqlState(), "\n" in str(failed.value)) == ("0A000", False), statement
+    for table in ("k", "kv"):
+        with pytest.raises(AnalysisException, match=r"\[PRAVEGA_UNSUPPORTED_OPERATION\]"):
+            spark.readStream.table(f"{namespace}.{table}")
+    for table, columns in (("k$log", ["id", "v"]), ("k$changes", ["id", "v", "_change_type"])):
+        assert spark.readStream.table(f"{namespace}.`{table}`").select(*columns).isStreaming
+
+
 @pytest.mark.parametrize(
     ("statement", "state"),
     [

@@ -479,9 +479,8 @@ def test_what_goes_wrong_in_a_worker_ends_the_query(
             sink = Stream(scope_of(namespace), f"{does_wrong.__name__}-sink")
             go_on(query, on_news(client, sink, partial(has_one_row, f"{table}_sink")))
             # A batch that ends so is tried again from its beginning: the row's has to be over.
-            go_on(
-                query, partial(has_read_all, client, Stream(scope_of(namespace), does_wrong.__name__), tmp_path / table)
-            )
+            read = Stream(scope_of(namespace), does_wrong.__name__)
+            go_on(query, partial(has_read_all, client, read, tmp_path / table))
             does_wrong(table)
             with pytest.raises(StreamingQueryException, match=text):
                 query.awaitTermination(int(WITHIN_S))

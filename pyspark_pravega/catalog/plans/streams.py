@@ -181,6 +181,10 @@ class StreamReads:
         self._reads: dict[str, StreamRead] = {}
         self._lock = threading.Lock()
 
+    def check(self, namespace: list[str], table: str, options: dict[str, str], position: PositionText | None) -> None:
+        """Refuse a read that can't be, when a query is defined."""
+        StreamRead(self._load(namespace, table, options, PLANNED_S), [], options, position_of(position))
+
     def open(self, source: Source) -> StreamRead:
         """Begin a query's read, or go on with it in another process."""
         read = self._read(source)

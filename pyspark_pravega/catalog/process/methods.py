@@ -121,6 +121,7 @@ class CatalogMethods:
             "listProcedures": catalog.procedures.names,
             "hasJob": planner.has_job,
             "refuseUnknown": planner.refuse_unknown,
+            "checkStream": streams.check,
             "streamInitial": streams.initial,
             "streamLatest": streams.latest,
             "streamTarget": streams.target,

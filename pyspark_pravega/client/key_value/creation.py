@@ -40,8 +40,9 @@ _ASKED_AGAIN_S = 8.0
 """After so long a creation is asked for again."""
 _LOOK_S = 2.0
 """How long to look what is there of a table whose creation isn't answered."""
-_BARE_S = 2.0
-"""How long a name has to be there without a table until it counts as broken: a table is made in 0.05 s."""
+_BARE_S = 5.0
+"""How long a name has to be there without a table until it counts as broken. A table is made in 0.05 s; servers that
+lacked CPU took more than 2 s, and two made the table then."""
 _METADATA = Stream("_system", "_tables")
 """Where the controller keeps what it knows, in table segments whose names begin so."""
 _SEGMENTS_ASKED = 64
@@ -50,7 +51,7 @@ _SEGMENTS_ASKED = 64
 Reply = TypeVar("Reply", bound=wire.Command)
 
 
-def create_table(cluster: Cluster, scope: str, name: str, configuration: KeyValueTableConfiguration) -> bool:
+def create_table(cluster: Cluster, scope: str, name: str, configuration: KeyValueTableConfiguration) -> bool | None:
     """Make a key-value table, unless it is there. A call that isn't answered is made again, which does no harm.
 
     Of several calls at once the controller may answer all but one, however often that one is made again: the table is
@@ -63,24 +64,27 @@ def create_table(cluster: Cluster, scope: str, name: str, configuration: KeyValu
         configuration: its partitions and the lengths of its keys.
 
     Returns:
-        True when it was made by this call; False when it was there, or was made by a call whose answer was lost.
+        True when it was made by this call, False when it was there. None where nobody tells: an answer was lost, and
+        then it was there.
 
     Raises:
         InvalidNameError: it can't be called so.
         ScopeNotFoundError: there is no such scope.
         ControllerUnavailableError: no controller answers in time.
     """
-    limit, denied = Limit(cluster.settings.timeout), False
+    limit, denied, is_unclear = Limit(cluster.settings.timeout), False, False
     if not cluster.controller.has_answered:
         # Somebody has to be there: the rest is patient with who is.
         cluster.controller.scope_exists(scope)
     while True:
         try:
             with deadline(_ASKED_AGAIN_S):
-                return cluster.controller.create_key_value_table(scope, name, **asdict(configuration))
+                is_new = cluster.controller.create_key_value_table(scope, name, **asdict(configuration))
+            return None if is_unclear and not is_new else is_new
         except UnavailableError as error:
+            is_unclear = True
             if _is_usable(cluster, scope, name):
-                return False
+                return None
             try:
                 with suppress(UnavailableError), deadline(_BARE_S + _LOOK_S):
                     forget_broken_names(cluster, scope, [name])

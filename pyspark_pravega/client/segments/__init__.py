@@ -14,7 +14,7 @@ from pyspark_pravega.client.segments.reading import (
     segment_state,
     segment_states,
 )
-from pyspark_pravega.client.segments.surveying import appended_events, survey
+from pyspark_pravega.client.segments.surveying import survey, survey_events
 from pyspark_pravega.client.segments.writing import BLOCK_BYTES, MAX_EVENT_BYTES, SegmentWriter
 
 __all__ = [
@@ -25,12 +25,12 @@ __all__ = [
     "SegmentState",
     "SegmentWriter",
     "Staged",
-    "appended_events",
     "follow_segment",
     "gather",
     "read_range",
     "segment_state",
     "segment_states",
     "survey",
+    "survey_events",
     "target_of",
 ]

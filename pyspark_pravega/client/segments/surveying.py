@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
 
 from pyspark_pravega.client.connections import ConnectionPool
 from pyspark_pravega.client.names import Stream
@@ -15,8 +14,8 @@ _ASKED_AT_ONCE = 200
 EVENT_COUNT = uuid.UUID(int=(1 << 127) + 1)
 """The attribute that holds how many events were appended (Attributes.EVENT_COUNT), without those of transactions."""
 SegmentKey = tuple[Stream, int]
-Answer = TypeVar("Answer")
-Reply = TypeVar("Reply", bound=wire.Command)
+_Question = Callable[[int, str, str], wire.Command]
+"""Makes a command, of its number, the segment's name and a token."""
 
 
 def survey(pool: ConnectionPool, segments: Mapping[Stream, Iterable[int]]) -> dict[SegmentKey, SegmentState | None]:
@@ -35,73 +34,78 @@ def survey(pool: ConnectionPool, segments: Mapping[Stream, Iterable[int]]) -> di
         SegmentStoreUnavailableError: a segment store can't be reached.
     """
 
-    def question(request_id: int, segment: str, token: str) -> wire.Command:
-        return wire.GetStreamSegmentInfo(request_id=request_id, segment=segment, token=token)
-
-    def state(reply: wire.StreamSegmentInfo) -> SegmentState | None:
-        if not reply.exists or reply.deleted:
-            return None
-        return SegmentState(start_offset=reply.start_offset, write_offset=reply.write_offset, sealed=reply.sealed)
-
-    return _ask(pool, segments, question, wire.StreamSegmentInfo, state)
+    answers = _ask(pool, segments, _about_state)
+    return {segment: _state(reply) for segment, (reply,) in answers.items()}
 
 
-def appended_events(pool: ConnectionPool, segments: Mapping[Stream, Iterable[int]]) -> dict[SegmentKey, int]:
-    """How many events were ever appended to segments. Those of transactions aren't counted.
+def survey_events(
+    pool: ConnectionPool, segments: Mapping[Stream, Iterable[int]]
+) -> dict[SegmentKey, tuple[SegmentState, int]]:
+    """The states of segments, and how many events had ever been appended then. Those of transactions aren't counted.
 
-    Args:
-        pool: connections to the segment stores.
-        segments: stream to segment ids, at least one each.
-
-    Returns:
-        Stream and segment id to number; those that don't exist are missing.
-
-    Raises:
-        AuthenticationError: the user may not read one of the streams.
-        SegmentStoreUnavailableError: a segment store can't be reached.
+    Arguments and errors are those of `survey`. Segments that don't exist are missing, too.
     """
+    answers = _ask(pool, segments, _about_state, _about_events)
+    surveyed = {}
+    for segment, (reply, count) in answers.items():
+        state = _state(reply)
+        if state is not None and isinstance(count, wire.SegmentAttribute):
+            surveyed[segment] = state, 0 if count.value == wire.NO_ATTRIBUTE else count.value
+    return surveyed
 
-    def question(request_id: int, segment: str, token: str) -> wire.Command:
-        return wire.GetSegmentAttribute(request_id=request_id, segment=segment, attribute=EVENT_COUNT, token=token)
 
-    def count(reply: wire.SegmentAttribute) -> int:
-        return 0 if reply.value == wire.NO_ATTRIBUTE else reply.value
+def _about_state(request_id: int, segment: str, token: str) -> wire.Command:
+    return wire.GetStreamSegmentInfo(request_id=request_id, segment=segment, token=token)
 
-    counts = _ask(pool, segments, question, wire.SegmentAttribute, count)
-    return {segment: value for segment, value in counts.items() if value is not None}
+
+def _about_events(request_id: int, segment: str, token: str) -> wire.Command:
+    return wire.GetSegmentAttribute(request_id=request_id, segment=segment, attribute=EVENT_COUNT, token=token)
+
+
+def _state(reply: wire.Command | None) -> SegmentState | None:
+    if not isinstance(reply, wire.StreamSegmentInfo) or not reply.exists or reply.deleted:
+        return None
+    return SegmentState(start_offset=reply.start_offset, write_offset=reply.write_offset, sealed=reply.sealed)
 
 
 def _ask(
-    pool: ConnectionPool,
-    segments: Mapping[Stream, Iterable[int]],
-    question: Callable[[int, str, str], wire.Command],
-    kind: type[Reply],
-    answer: Callable[[Reply], Answer],
-) -> dict[SegmentKey, Answer | None]:
-    answers: dict[SegmentKey, Answer | None] = {}
+    pool: ConnectionPool, segments: Mapping[Stream, Iterable[int]], *questions: _Question
+) -> dict[SegmentKey, list[wire.Command | None]]:
+    """Ask of each segment all questions, one right behind the other.
+
+    Returns:
+        The replies, None where there is no such segment; without segments that have moved.
+    """
+    answers: dict[SegmentKey, list[wire.Command | None]] = {}
     for of_store in pool.by_endpoint(segments).values():
         with pool.connection(*of_store[0]) as connection:
             for begin in range(0, len(of_store), _ASKED_AT_ONCE):
-                asked = {connection.next_id(): segment for segment in of_store[begin : begin + _ASKED_AT_ONCE]}
-                connection.send(
-                    *(
-                        question(request_id, stream.segment_name(segment_id), pool.tokens.get(stream))
-                        for request_id, (stream, segment_id) in asked.items()
-                    )
-                )
+                asked, commands, moved = dict[int, tuple[SegmentKey, int]](), list[wire.Command](), set[SegmentKey]()
+                for segment in of_store[begin : begin + _ASKED_AT_ONCE]:
+                    stream, segment_id = segment
+                    name, token = stream.segment_name(segment_id), pool.tokens.get(stream)
+                    answers[segment] = [None] * len(questions)
+                    for number, question in enumerate(questions):
+                        request_id = connection.next_id()
+                        asked[request_id] = segment, number
+                        commands.append(question(request_id, name, token))
+                connection.send(*commands)
                 while asked:
                     reply = connection.receive()
-                    stream, segment_id = segment = asked.pop(getattr(reply, "request_id", -1))
-                    if isinstance(reply, kind):
-                        answers[segment] = answer(reply)
-                    elif isinstance(reply, wire.NoSuchSegment):
-                        answers[segment] = None
+                    segment, number = asked.pop(getattr(reply, "request_id", -1))
+                    stream, segment_id = segment
+                    if isinstance(reply, (wire.StreamSegmentInfo, wire.SegmentAttribute)):
+                        answers[segment][number] = reply
                     elif isinstance(reply, wire.WrongHost):
                         pool.forget_endpoints(stream, [segment_id])
+                        moved.add(segment)
                     elif isinstance(reply, wire.AuthTokenCheckFailed):
                         pool.tokens.forget(stream)
-                    else:
-                        connection.expect(reply, kind)
+                        moved.add(segment)
+                    elif not isinstance(reply, wire.NoSuchSegment):
+                        connection.expect(reply, wire.StreamSegmentInfo)
+                for segment in moved:
+                    del answers[segment]
             for stream, segment_id in of_store:
                 if (stream, segment_id) in answers:
                     pool.confirm(stream, [segment_id], connection.endpoint)

@@ -15,7 +15,7 @@ from pyspark_pravega.sandbox.security import Authentication, Encryption, Secured
 
 LOOPBACK = "127.0.0.1"
 _LOGBACK = Path(__file__).parents[1] / "artifacts" / "logback.xml"
-_CONTAINERS = 16
+_CONTAINERS = 64
 """Segment containers. After each few changes Pravega looks at every segment of a container, so its work grows with the
 number of segments in one; the standalone's own choice is 4 (measured: docs/internals/test-suite.md). The store and the
 controller have to be told the same number."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pyspark.sql.types import StructType
 
@@ -132,8 +133,8 @@ class KeyValueTables:
             if registry is not None and made_group and not self._base.is_key_value(stream):
                 registry.delete_group(scope, stream.name)
             raise
-        if not is_new:
-            raise StreamExistsError(f'key-value table "{stream}" exists already')
+        if is_new is False or (is_new is None and not self._is_as_asked(stream, request)):
+            raise _exists(stream)
         self._keep(stream, request)
         definition = self._base.key_value(stream)
         assert definition is not None
@@ -214,14 +215,34 @@ class KeyValueTables:
         return now
 
     def _keep(self, stream: Stream, request: KeyValueRequest) -> None:
-        """Keep what SQL knows of a table that was just made; without it the table isn't wanted."""
+        """Keep what SQL knows of a table that was just made; without it the table isn't wanted.
+
+        Raises:
+            StreamExistsError: another statement has done so. Where answers are lost several may have made the table: it
+                is of the first one that gets here.
+        """
+
+        def first(before: Content | None) -> Content:
+            if before is not None and before["made"] == made_at:
+                raise _exists(stream)
+            return {"made": made_at, "properties": request.properties}
+
         try:
             made_at = made_as(KeyValueTable(self._base.client.pool, stream.scope, stream.name).segments)
-            content: Content = {"made": made_at, "properties": request.properties}
-            self._base.store(stream.scope).change_table(stream.name, lambda _: content)
+            self._base.store(stream.scope).change_table(stream.name, first)
+        except StreamExistsError:
+            raise
         except PravegaError:
             self._drop(stream)
             raise
+
+    def _is_as_asked(self, stream: Stream, request: KeyValueRequest) -> bool:
+        """Whether a table is the one that a statement has asked for, or as good as that: as wanted, and empty."""
+        there = self._base.client.controller.key_value_table_configuration(stream.scope, stream.name)
+        return (
+            replace(request.configuration, rollover_size_bytes=there.rollover_size_bytes) == there
+            and next(self._base.client.key_value_table(stream.scope, stream.name).iterate_keys(), None) is None
+        )
 
     def _of_properties(self, definition: KeyValueDefinition, properties: dict[str, str]) -> KeyValueDefinition:
         return key_value_definition(
@@ -238,7 +259,7 @@ class KeyValueTables:
         if view is not None:
             raise StreamExistsError(f'view "{stream}" exists already: a table needs another name')
         if self._base.is_key_value(stream):
-            raise StreamExistsError(f'key-value table "{stream}" exists already')
+            raise _exists(stream)
 
     def _drop(self, stream: Stream) -> None:
         """Delete a table with its schema group. The table goes last, so that a DROP that fails can be run again."""
@@ -248,6 +269,10 @@ class KeyValueTables:
             registry.delete_group(stream.scope, stream.name)
         self._base.store(stream.scope).drop_table(stream.name)
         self._base.client.controller.delete_key_value_table(stream.scope, stream.name)
+
+
+def _exists(stream: Stream) -> StreamExistsError:
+    return StreamExistsError(f'key-value table "{stream}" exists already')
 
 
 def shown_key_value_properties(definition: KeyValueDefinition) -> dict[str, str]:

@@ -68,6 +68,7 @@ public class PravegaTable extends EvolvingTable
   private final Map<String, JsonNode> queryPlans = new ConcurrentHashMap<>();
   private final Set<String> runs = ConcurrentHashMap.newKeySet();
   private final Set<Map<String, String>> checkedOptions = ConcurrentHashMap.newKeySet();
+  private final Set<Map<String, String>> checkedStreams = ConcurrentHashMap.newKeySet();
   private volatile Map<String, String> lastCommit = Map.of();
 
   public PravegaTable(CatalogProcess process, String catalog, Identifier identifier, JsonNode loaded) {
@@ -229,6 +230,20 @@ public class PravegaTable extends EvolvingTable
     if (!options.isEmpty() && !checkedOptions.contains(options)) {
       process.call("checkRead", "namespace", identifier.namespace(), "table", identifier.name(), "options", options);
       areChecked(options);
+    }
+  }
+
+  /** Refuses a streaming read that can't be, or whose options are wrong: once for each, as `checkOptions`. */
+  public void checkStream(Map<String, String> options) {
+    checkOptions(options);
+    if (!checkedStreams.contains(options)) {
+      process.call(
+          "checkStream",
+          "namespace", identifier.namespace(),
+          "table", identifier.name(),
+          "options", options,
+          "position", position);
+      checkedStreams.add(options);
     }
   }
 

@@ -5,6 +5,7 @@ import java.util.List;
 import java.util.function.Consumer;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.SparkSessionExtensionsProvider;
+import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.BinaryArithmetic;
@@ -22,7 +23,6 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import pyspark.pravega.catalog.PravegaTable;
-import scala.Function1;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.BoxedUnit;
@@ -35,38 +35,37 @@ public final class EarlyChecks implements SparkSessionExtensionsProvider {
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     // Not as rules that check: Spark adds the plan to what these throw, and takes the SQLSTATE away.
-    extensions.injectPostHocResolutionRule(session -> new Looks());
+    extensions.injectPostHocResolutionRule(session -> new Look(EarlyChecks::checkReads));
+    extensions.injectPostHocResolutionRule(session -> new Look(EarlyChecks::checkKeys));
     extensions.injectPostHocResolutionRule(session -> new ValuesInOrder());
-    // Older Sparks make the plans of UPDATE and MERGE behind those.
-    extensions.injectCheckRule(session -> onEachNode(EarlyChecks::checkKeys));
+    // Older Sparks make the plans of UPDATE and MERGE behind those, when nothing but a rule that checks comes any more.
+    extensions.injectPlanNormalizationRule(session -> new Look(EarlyChecks::checkKeys));
     return BoxedUnit.UNIT;
   }
 
-  /** Looks at a plan, and leaves it as it is. */
-  private static final class Looks extends Rule<LogicalPlan> {
+  /** Looks at each node of a plan, and leaves it as it is. */
+  private static final class Look extends Rule<LogicalPlan> {
+    private final Consumer<LogicalPlan> check;
+
+    Look(Consumer<LogicalPlan> check) {
+      this.check = check;
+    }
+
     @Override
     public LogicalPlan apply(LogicalPlan plan) {
-      onEachNode(EarlyChecks::checkOptions).apply(plan);
-      onEachNode(EarlyChecks::checkKeys).apply(plan);
-      return plan;
-    }
-  }
-
-  private static Function1<LogicalPlan, BoxedUnit> onEachNode(Consumer<LogicalPlan> check) {
-    return plan -> {
       plan.foreach(
           node -> {
             check.accept(node);
             return BoxedUnit.UNIT;
           });
-      return BoxedUnit.UNIT;
-    };
+      return plan;
+    }
   }
 
-  /** The options of reads, which Spark looks at when it plans a query, and of a streaming one when it runs. */
-  private static void checkOptions(LogicalPlan node) {
+  /** Reads and their options, which Spark looks at when it plans a query, and of a streaming one when it runs. */
+  private static void checkReads(LogicalPlan node) {
     if (node instanceof StreamingRelationV2 relation && relation.table() instanceof PravegaTable table) {
-      table.checkOptions(relation.extraOptions().asCaseSensitiveMap());
+      table.checkStream(relation.extraOptions().asCaseSensitiveMap());
     } else if (node instanceof DataSourceV2Relation relation && relation.table() instanceof PravegaTable table) {
       table.checkOptions(relation.options().asCaseSensitiveMap());
     }
@@ -105,10 +104,10 @@ public final class EarlyChecks implements SparkSessionExtensionsProvider {
     }
   }
 
-  /** Spark casts values to a column's type, and looks whether they are null. */
+  /** Spark casts values to a column's type, looks whether they are null, and may name them. */
   private static Expression plain(Expression expression) {
     Expression plain = expression;
-    while (plain instanceof Cast || plain instanceof AssertNotNull) {
+    while (plain instanceof Cast || plain instanceof AssertNotNull || plain instanceof Alias) {
       plain = plain.children().head();
     }
     return plain;
