@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from client_tools import make_stream
+from client_tools import make_stream, scale_at_random
 from ingestion_tools import members
-from test_streams import FIRST_SEED, Oracle, scale, write
+from test_streams import FIRST_SEED, Oracle, write
 from waiting import eventually
 
 from pyspark_pravega.client import Client, Stream
@@ -169,9 +169,9 @@ def run_seed(
         for _ in range(chance.randint(1, 3)):
             more(chance.randint(10, 100))
             if chance.random() < 0.6:
-                scale(client, source, chance)
+                scale_at_random(client, source, chance)
             if once and chance.random() < 0.6:
-                scale(client, sink, chance)
+                scale_at_random(client, sink, chance)
         # Some kills come when all is done, some when rows are on their way, some between two batches.
         if chance.random() < 0.5:
             eventually(all_there, within_s=WITHIN_S)

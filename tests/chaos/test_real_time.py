@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from client_tools import make_stream
-from test_streams import FIRST_SEED, RUN_LIMIT_S, RUNS, SAMPLE_S, KilledError, Oracle, scale, write
+from client_tools import make_stream, scale_at_random
+from test_streams import FIRST_SEED, RUN_LIMIT_S, RUNS, SAMPLE_S, KilledError, Oracle, write
 from waiting import eventually
 
 from pyspark_pravega.client import Client, Stream, deadline
@@ -134,7 +134,7 @@ def run_seed(client: Client, scope: str, seed: int) -> int:
             if chance.random() < 0.6:
                 write(client, stream, oracle.events(chance.randint(1, 100)), chance)
             else:
-                scale(client, stream, chance)
+                scale_at_random(client, stream, chance)
 
     with deadline(RUN_LIMIT_S):
         for _ in range(chance.randint(2, 6)):

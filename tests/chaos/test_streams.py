@@ -23,7 +23,7 @@ from pathlib import Path
 
 import pytest
 from chaos_tools import ChaosProxy
-from client_tools import make_stream
+from client_tools import make_stream, scale_at_random
 
 from pyspark_pravega.client import Client, Stream, deadline
 from pyspark_pravega.connector.options import ReadOptions
@@ -31,7 +31,7 @@ from pyspark_pravega.connector.stream.offsets import SourceOffset
 from pyspark_pravega.connector.stream.reader import SeveralStreamsReader
 from pyspark_pravega.connector.stream.source import StreamSource
 from pyspark_pravega.connector.table.definition import raw_definition
-from pyspark_pravega.errors import DeadlineExceededError, ScaleRefusedError, UnavailableError
+from pyspark_pravega.errors import DeadlineExceededError, UnavailableError
 from pyspark_pravega.settings import Settings
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(14400)]
@@ -89,20 +89,6 @@ def write(client: Client, stream: Stream, events: list[str], chance: random.Rand
     else:
         with client.writer(stream) as writer:
             writer.write_batch(payloads, keys)
-
-
-def scale(client: Client, stream: Stream, chance: random.Random) -> None:
-    """Split a segment, merge two, or replace them all."""
-    ranges = client.controller.current_segments(stream).ranges
-    what = chance.random()
-    with contextlib.suppress(ScaleRefusedError):
-        if what < 0.4 and len(ranges) < 8:
-            client.controller.split_segment(stream, chance.choice(ranges).segment_id, chance.randint(2, 3))
-        elif what < 0.7 and len(ranges) > 1:
-            first = chance.randrange(len(ranges) - 1)
-            client.controller.merge_segments(stream, [r.segment_id for r in ranges[first : first + 2]])
-        else:
-            client.controller.scale_to(stream, chance.randint(1, 5))
 
 
 class Query:
@@ -219,7 +205,7 @@ def run_seed(client: Client, settings: Settings, scope: str, seed: int) -> int:
             if what < 0.35:
                 write(client, stream, oracle.events(chance.randint(1, 100)), chance)
             elif what < 0.6:
-                scale(client, stream, chance)
+                scale_at_random(client, stream, chance)
             else:
                 for _ in range(chance.randint(1, 6)):
                     if not persistently(query, "step"):
@@ -231,7 +217,7 @@ def run_seed(client: Client, settings: Settings, scope: str, seed: int) -> int:
             target = query.target
             late = oracle.events(30)
             write(client, stream, late, chance)
-            scale(client, stream, chance)
+            scale_at_random(client, stream, chance)
             restarts = query.restarts
             while persistently(query, "step"):
                 pass
@@ -310,7 +296,7 @@ def run_in_spark(client: Client, scope: str, seed: int, folder: Path) -> int:
             seen = len(results())
             for _ in range(chance.randint(2, 5)):
                 write(client, stream, oracle.events(chance.randint(50, 300)), chance)
-                scale(client, stream, chance)
+                scale_at_random(client, stream, chance)
             wanted, since = seen + chance.randint(1, 4), time.monotonic()
             while len(results()) < wanted and time.monotonic() - since < RUN_LIMIT_S:
                 time.sleep(chance.uniform(0, 0.3))
@@ -351,7 +337,7 @@ def run_from_stream_to_stream(client: Client, scope: str, seed: int, folder: Pat
                 expected += events
                 write(client, stream, [*events, *chance.sample(events, len(events) // 3)], chance)
                 if chance.random() < 0.5:
-                    scale(client, stream, chance)
+                    scale_at_random(client, stream, chance)
             since = time.monotonic()
             while len(found()) <= seen and time.monotonic() - since < RUN_LIMIT_S:
                 time.sleep(chance.uniform(0, 0.3))

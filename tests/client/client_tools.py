@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import struct
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Self
 
 from waiting import eventually
@@ -23,6 +24,7 @@ from pyspark_pravega.client.key_value.creation import _Metadata
 from pyspark_pravega.client.segments.reading import read_range, segment_state
 from pyspark_pravega.client.segments.writing import SegmentWriter
 from pyspark_pravega.client.wire import commands as wire
+from pyspark_pravega.errors import ScaleRefusedError
 from pyspark_pravega.settings import Settings
 
 
@@ -111,6 +113,20 @@ def scale(client: Client, stream: Stream, sealed: list[int], ranges: list[tuple[
     """Replace segments by others, and wait until that is done."""
     epoch = client.controller.scale(stream, sealed, ranges, now_ms=time.time_ns() // 1_000_000)
     eventually(lambda: client.controller.is_scaled(stream, epoch))
+
+
+def scale_at_random(client: Client, stream: Stream, chance: random.Random) -> None:
+    """Split a segment, merge two, or replace them all."""
+    ranges = client.controller.current_segments(stream).ranges
+    what = chance.random()
+    with suppress(ScaleRefusedError):
+        if what < 0.4 and len(ranges) < 8:
+            client.controller.split_segment(stream, chance.choice(ranges).segment_id, chance.randint(2, 3))
+        elif what < 0.7 and len(ranges) > 1:
+            first = chance.randrange(len(ranges) - 1)
+            client.controller.merge_segments(stream, [r.segment_id for r in ranges[first : first + 2]])
+        else:
+            client.controller.scale_to(stream, chance.randint(1, 5))
 
 
 @contextmanager

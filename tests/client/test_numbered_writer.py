@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import random
 import threading
@@ -14,31 +13,18 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from client_tools import make_stream
+from client_tools import make_stream, scale_at_random
 from waiting import eventually
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.events import NumberedWriter, settled_since
 from pyspark_pravega.client.positions import tail_cut
-from pyspark_pravega.errors import PravegaError, ScaleRefusedError, SegmentNotFoundError
+from pyspark_pravega.errors import PravegaError, SegmentNotFoundError
 
 pytestmark = pytest.mark.server
 
 SEEDS = int(os.environ.get("NUMBERED_SEEDS", "6"))
 FIRST_SEED = int(os.environ.get("NUMBERED_FIRST_SEED", "0"))
-
-
-def scale(client: Client, stream: Stream, chance: random.Random) -> None:
-    ranges = client.controller.current_segments(stream).ranges
-    what = chance.random()
-    with contextlib.suppress(ScaleRefusedError):
-        if what < 0.4 and len(ranges) < 6:
-            client.controller.split_segment(stream, chance.choice(ranges).segment_id, chance.randint(2, 3))
-        elif what < 0.8 and len(ranges) > 1:
-            first = chance.randrange(len(ranges) - 1)
-            client.controller.merge_segments(stream, [r.segment_id for r in ranges[first : first + 2]])
-        else:
-            client.controller.scale_to(stream, chance.randint(1, 4))
 
 
 class Origin:
@@ -87,7 +73,7 @@ def run_seed(client: Client, stream: Stream, seed: int) -> Counter[str]:
                 origin.write(writer, at, at + size)
                 at += size
                 if chance.random() < 0.4:
-                    scale(client, stream, chance)
+                    scale_at_random(client, stream, chance)
                     done["scales"] += 1
                 if chance.random() < 0.4:
                     break

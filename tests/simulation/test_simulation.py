@@ -16,10 +16,10 @@ from simulation import MERGING, REPEATING, History, failures
 SAMPLE, FEWER = 500, 150
 ENOUGH = 6000
 RARE = {
-    "failed_aborts_believed": 22900,
+    "failed_aborts_believed": 9900,
     "properties_overwritten": 690,
     "replacements_finished_at_once": 650,
-    "replaced_rows_streamed": 27890,
+    "replaced_rows_streamed": 18890,
     "merges_not_compared": MERGING,
     "repeats_known_for_a_while": REPEATING,
 }

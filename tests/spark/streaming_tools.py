@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable
-from contextlib import suppress
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,21 @@ def kill_workers(spark: SparkSession) -> int:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     return len(workers)
+
+
+@contextmanager
+def real_time_batches(spark: SparkSession, batch_ms: int) -> Iterator[None]:
+    """As a user has to set it: Spark lets only sinks that it knows take part. And short batches, not five seconds."""
+    conf = {
+        "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
+        "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
+        "spark.sql.streaming.realTimeMode.minBatchDuration": str(batch_ms),
+    }
+    for key, value in conf.items():
+        spark.conf.set(key, value)
+    yield
+    for key in conf:
+        spark.conf.unset(key)
 
 
 def parent_of(pid: int) -> int:

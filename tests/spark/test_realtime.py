@@ -22,6 +22,7 @@ from streaming_tools import (
     make_stream,
     numbered,
     read_stream,
+    real_time_batches,
     scope_of,
     workers_of,
     write,
@@ -46,17 +47,9 @@ _SPARKS_CHECKPOINT_FILES = (
 
 @pytest.fixture(autouse=True)
 def real_time(spark: SparkSession) -> Iterator[None]:
-    """As a user has to set it: Spark lets only sinks that it knows take part. And short batches, not five seconds."""
-    conf = {
-        "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
-        "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
-        "spark.sql.streaming.realTimeMode.minBatchDuration": str(BATCH_MS),
-    }
-    for key, value in conf.items():
-        spark.conf.set(key, value)
-    yield
-    for key in (*conf, FORMAT):
-        spark.conf.unset(key)
+    with real_time_batches(spark, BATCH_MS):
+        yield
+    spark.conf.unset(FORMAT)
 
 
 def writer(rows: DataFrame, checkpoint: Path, **options: str) -> Any:

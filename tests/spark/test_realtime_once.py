@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import array, col, explode, udf, upper
-from streaming_tools import TIMEOUT_S, idle, kill_workers, scope_of
+from streaming_tools import TIMEOUT_S, idle, kill_workers, real_time_batches, scope_of
 from waiting import eventually
 
 from pyspark_pravega.client import Client, Stream
@@ -25,16 +25,8 @@ COLUMNS = "id BIGINT NOT NULL, who STRING, text STRING"
 
 @pytest.fixture(autouse=True)
 def real_time(spark: SparkSession) -> Iterator[None]:
-    conf = {
-        "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
-        "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
-        "spark.sql.streaming.realTimeMode.minBatchDuration": str(BATCH_MS),
-    }
-    for key, value in conf.items():
-        spark.conf.set(key, value)
-    yield
-    for key in conf:
-        spark.conf.unset(key)
+    with real_time_batches(spark, BATCH_MS):
+        yield
 
 
 def begun(rows: DataFrame, checkpoint: Path, table: str, **options: str) -> Any:

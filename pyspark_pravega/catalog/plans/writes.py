@@ -103,7 +103,8 @@ def plan_write(
     if trigger == REAL_TIME and plan.mode == EXACTLY_ONCE:
         plan = numbered(plan, definition, parsed, rows, origins)
     if rows is not None:
-        rows = written_columns(definition, options, trigger, rows)
+        if plan.numbering is not None:
+            rows = without_coordinates(rows)
         check_rows(plan, rows, definition.schema, case_sensitive=case_sensitive)
     return plan
 

@@ -220,15 +220,6 @@ class OpenedRealTime(TypedDict):
     schema: str
 
 
-class Origins(TypedDict):
-    """As `RowOrigins`."""
-
-    query: str
-    sources: list[dict[str, Any]]
-    operators: list[str]
-    columns: dict[str, str]
-
-
 class PlannedWrite(TypedDict):
     """A write that has been settled."""
 

@@ -45,7 +45,6 @@ from pyspark_pravega.catalog.process.messages import (
     NarrowedScan,
     OpenedRealTime,
     OpenedStream,
-    Origins,
     PlannedScan,
     PlannedWrite,
     Procedure,
@@ -403,7 +402,7 @@ class CatalogMethods:
         checks: list[str] | None = None,
         rows: StructType | None = None,
         case_sensitive: bool = False,
-        origins: Origins | None = None,
+        origins: RowOrigins | None = None,
     ) -> PlannedWrite:
         """Settle a write, before Spark plans its query.
 
@@ -416,7 +415,7 @@ class CatalogMethods:
             checks=checks,
             rows=rows,
             case_sensitive=case_sensitive,
-            origins=None if origins is None else RowOrigins(**origins),
+            origins=origins,
         )
         return answers.planned_write(plan)
 

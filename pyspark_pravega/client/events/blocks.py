@@ -49,15 +49,20 @@ class Placed:
 
     def slice(self, start: int, end: int) -> Placed:
         """Some of the events, without a copy."""
-        numbers = None if self.numbers is None else self.numbers[start:end]
+        some = slice(start, end)
         return Placed(
-            frames=self.frames.slice(start, end - start), fractions=self.fractions[start:end], numbers=numbers
+            frames=self.frames.slice(start, end - start),
+            fractions=self.fractions[some],
+            numbers=_chosen(self.numbers, some),
         )
 
     def take(self, which: npt.NDArray[np.int64]) -> Placed:
         """Some of the events, in another order."""
-        numbers = None if self.numbers is None else self.numbers[which]
-        return Placed(frames=self.frames.take(pa.array(which)), fractions=self.fractions[which], numbers=numbers)
+        return Placed(
+            frames=self.frames.take(pa.array(which)),
+            fractions=self.fractions[which],
+            numbers=_chosen(self.numbers, which),
+        )
 
     @property
     def first(self) -> int:
@@ -146,15 +151,20 @@ class Batch:
 
     def slice(self, start: int, end: int) -> Batch:
         """Some of the events, without a copy."""
-        numbers = None if self.numbers is None else self.numbers[start:end]
+        some = slice(start, end)
         return Batch(
-            payloads=self.payloads.slice(start, end - start), fractions=self.fractions[start:end], numbers=numbers
+            payloads=self.payloads.slice(start, end - start),
+            fractions=self.fractions[some],
+            numbers=_chosen(self.numbers, some),
         )
 
     def filter(self, which: npt.NDArray[np.bool_]) -> Batch:
         """Some of the events, in their order."""
-        numbers = None if self.numbers is None else self.numbers[which]
-        return Batch(payloads=self.payloads.filter(pa.array(which)), fractions=self.fractions[which], numbers=numbers)
+        return Batch(
+            payloads=self.payloads.filter(pa.array(which)),
+            fractions=self.fractions[which],
+            numbers=_chosen(self.numbers, which),
+        )
 
     def place(self, ranges: Sequence[SegmentRange]) -> Iterator[tuple[SegmentRange, Placed]]:
         """Put the events into frames, by the segment that takes them.
@@ -176,20 +186,19 @@ class Batch:
         kind = np.uint8 if len(ranges) <= 256 else np.uint32
         order = np.argsort(indexes.astype(kind), kind="stable")
         ordered = self.fractions[order]
-        numbers = None if self.numbers is None else self.numbers[order]
+        numbers = _chosen(self.numbers, order)
         start = 0
         for owner, frames in zip(ranges, framing.by_owner(self.payloads, indexes, len(ranges)), strict=True):
             if len(frames):
-                end = start + len(frames)
-                yield (
-                    owner,
-                    Placed(
-                        frames=frames,
-                        fractions=ordered[start:end],
-                        numbers=None if numbers is None else numbers[start:end],
-                    ),
-                )
-                start = end
+                own = slice(start, start + len(frames))
+                yield owner, Placed(frames=frames, fractions=ordered[own], numbers=_chosen(numbers, own))
+                start = own.stop
+
+
+def _chosen(
+    numbers: npt.NDArray[np.int64] | None, which: slice | npt.NDArray[np.int64] | npt.NDArray[np.bool_]
+) -> npt.NDArray[np.int64] | None:
+    return None if numbers is None else numbers[which]
 
 
 def by_segment(placed: Placed, ranges: Sequence[SegmentRange]) -> Iterator[tuple[SegmentRange, Placed]]:

@@ -138,18 +138,18 @@ class StreamWriter:
                 self._end()
 
     def _put(self, batch: Batch) -> None:
-        with self._lock:
-            self._check()
-            for part in batch.parts(len(self._ranges)):
-                for owner, placed in self._new(part).place(self._ranges):
-                    self.events_written += len(placed)
-                    self._lane(owner).put(placed)
-                self._send(full_only=self._linger_s > 0)
-            if self._oldest is None:
-                if any(lane.buffered for lane in self._lanes.values()):
-                    self._oldest = time.monotonic()
-                self._start_flusher()
-                self._wake.notify()
+        """Take events; whoever calls has the lock."""
+        self._check()
+        for part in batch.parts(len(self._ranges)):
+            for owner, placed in self._new(part).place(self._ranges):
+                self.events_written += len(placed)
+                self._lane(owner).put(placed)
+            self._send(full_only=self._linger_s > 0)
+        if self._oldest is None:
+            if any(lane.buffered for lane in self._lanes.values()):
+                self._oldest = time.monotonic()
+            self._start_flusher()
+            self._wake.notify()
 
     def _check(self) -> None:
         if self._failed is not None:
@@ -201,7 +201,7 @@ class StreamWriter:
         for index, block in enumerate(cuts):
             try:
                 if block.numbers is None:
-                    lane.writer.append(memoryview(block.data), len(block), origin=block)
+                    lane.writer.append(block.view, len(block), origin=block)
                 else:
                     lane.writer.append_numbered(block)
             except PravegaError:

@@ -306,18 +306,20 @@ class Ledger:
         """
         return progress_of(query, self._table.get(query_key(query))[0])
 
-    def take_over(self, query: str, run: str) -> Progress | None:
+    def take_over(self, query: str, run: str, *, check: Callable[[Progress], None] = lambda _: None) -> Progress | None:
         """Make a driver the one that may go on with a query; all others' next commits fail.
 
         Args:
             query: the query's id.
             run: the driver.
+            check: is shown the query's progress first; what it raises leaves the query to whose it is.
 
         Returns:
             The query's progress; None when another driver has taken it over from this one before.
         """
         while True:
             progress = self.progress(query)
+            check(progress)
             if progress.run == run:
                 return progress
             if run in progress.retired:

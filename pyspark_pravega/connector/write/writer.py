@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import pyarrow as pa
 
@@ -142,8 +143,7 @@ def take_over(plan: WritePlan, query: str, run: str, *, epoch: int | None = None
         take_over_numbered(plan, run, epoch)
     elif plan.mode == EXACTLY_ONCE:
         ledger = create_ledger(client, plan.stream, to_write=True)
-        check_not_numbered(plan, ledger.progress(query))
-        if ledger.take_over(query, run) is None:
+        if ledger.take_over(query, run, check=partial(check_not_numbered, plan)) is None:
             raise fenced(plan, query)
         settle(client, ledger, taken_over=query)
     elif plan.at_once and epoch is not None:

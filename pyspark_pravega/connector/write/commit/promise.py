@@ -206,13 +206,15 @@ class Promise:
         return self._log.commit() is not None
 
     def _progress(self, epoch: Epoch) -> Progress:
-        check_not_numbered(self._plan, self._ledger.progress(epoch.query))
+        check = partial(check_not_numbered, self._plan)
         if epoch.run is None:
-            return self._ledger.progress(epoch.query)
-        progress = self._ledger.take_over(epoch.query, epoch.run)
-        if progress is None:
+            progress = self._ledger.progress(epoch.query)
+            check(progress)
+            return progress
+        taken = self._ledger.take_over(epoch.query, epoch.run, check=check)
+        if taken is None:
             raise fenced(self._plan, epoch.query)
-        return progress
+        return taken
 
 
 def intent_of(job: uuid.UUID, target: Transaction | None, written: Sequence[Written], epoch: Epoch | None) -> Intent:
