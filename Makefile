@@ -100,6 +100,9 @@ servers: $(VENV)/.package
 classes: servers
 	@$(BIN)/python tests/tools/class_archives.py
 
+classes-%: servers $(VENV)/spark-%/.ready
+	@$(VENV)/spark-$*/bin/python tests/tools/class_archives.py
+
 # A browser for the tests of the live page, from Debian's packages; without one they are skipped, and say what is missing.
 browser:
 	@if ! command -v chromedriver >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
@@ -197,9 +200,11 @@ quick: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --ignore tests/chaos --ignore tests/servers -m "not server and not spark" $(ARGS)
 
 # Every promise, on real servers (docs/testing.md); ARGS="tests/spark -k streaming" takes some. COVERAGE=1 measures what
-# is covered, for `make coverage`. SPARK=4.1 takes another pyspark, and skips what needs a later one.
+# is covered, for `make coverage`. SPARK=4.1 takes another pyspark, and skips what needs a later one. A third of the
+# longest tests runs, by the commit's number; ALL=1, SPARK and ARGS run all of them.
+test: export TESTS_TURN := $(if $(ALL)$(SPARK)$(ARGS)$(COVERAGE),,$(or $(TURN),$(shell git rev-list --count HEAD 2>/dev/null || echo 0)))
 test:
-	@$(MAKE) --no-print-directory -j3 $(STAMP) servers browser classes dbt-suite-tools $(TRIED)
+	@$(MAKE) --no-print-directory -j3 $(STAMP) servers browser $(if $(SPARK),classes-$(SPARK),classes) dbt-suite-tools $(TRIED)
 	$(if $(COVERAGE),$(BIN)/python -m coverage erase)
 	$(if $(SPARK),$(VENV)/spark-$(SPARK)/bin,$(BIN))/python $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --ignore tests/chaos --ignore tests/servers $(ARGS)
 

@@ -25,6 +25,7 @@ from hypothesis import settings as hypothesis_settings
 from java_tools import make_home
 from server_tools import FORMAT_CLASSES, KINDS, Servers, kinds_named, wants_thrift
 from since import SPARK, is_missing
+from turns import TURNS, others
 
 from pyspark_pravega.client import Client
 from pyspark_pravega.registry import SchemaRegistry
@@ -124,9 +125,14 @@ def _share_compiled_python() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [tools, os.environ.get("PYTHONPATH", "")]))
 
 
-def pytest_report_header() -> str:
-    """Say whether JVMs have archives of their classes: without them all takes longer."""
-    return f"archives of classes: {len(present_archives())} of {len(ARCHIVES)} (make classes)"
+def pytest_report_header() -> list[str]:
+    """Say whether JVMs have archives of their classes: without them all takes longer. And which tests are left out."""
+    turn = os.environ.get("TESTS_TURN")
+    taken = f"turn {int(turn) % TURNS + 1} of {TURNS}, ALL=1 runs all" if turn else "all"
+    return [
+        f"archives of classes: {len(present_archives())} of {len(ARCHIVES)} (make classes)",
+        f"tests that are run in turn: {taken}",
+    ]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -164,8 +170,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs servers or Spark (all else is in `make quick`), and order files for the schedule."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs servers or Spark (all else is in `make quick`), and order files for the schedule.
+
+    Leave out what has its turn in another run, where TESTS_TURN says whose turn it is.
+    """
+    if turn := os.environ.get("TESTS_TURN"):
+        left = others(items, int(turn))
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
     names: dict[Path, set[str]] = {}
     for item in items:
         wanted = set(getattr(item, "fixturenames", ()))

@@ -65,6 +65,7 @@ def ledger_of(catalog: Catalog, stream: Stream) -> Ledger:
 
 @pytest.mark.parametrize("kind", ["overwrite", "overwrite without rows", "truncate", "replace", "replace without rows"])
 @pytest.mark.parametrize("step", STEPS)
+@pytest.mark.in_turn
 def test_others_finish_what_a_dead_driver_has_left(
     catalog: Catalog, scope: str, monkeypatch: pytest.MonkeyPatch, kind: str, step: str
 ) -> None:

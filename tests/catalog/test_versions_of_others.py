@@ -32,7 +32,7 @@ from pyspark_pravega.errors import ConfigurationError, ConflictError, VersionNot
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.in_turn]
 
 COLUMNS = StructType([StructField("event", BinaryType(), False)])
 SAMPLER = """

@@ -29,7 +29,7 @@ from pyspark_pravega.errors import (
 from pyspark_pravega.registry import SchemaRegistry, transport
 from pyspark_pravega.settings import Settings
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.in_turn]
 
 NOTICED_S = 10.0
 """A frozen server is noticed after 7 s. It took 120 before."""

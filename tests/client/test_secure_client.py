@@ -125,6 +125,7 @@ def expiring(auth_sandbox: Sandbox) -> Iterator[Expiring]:
         )
 
 
+@pytest.mark.in_turn
 def test_everything_works_however_the_servers_are_secured(any_sandbox: Sandbox) -> None:
     with Client(settings_of(any_sandbox)) as client:
         stream = fresh(client, "all", segments=2)

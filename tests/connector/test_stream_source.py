@@ -141,6 +141,7 @@ def test_limits_take_the_same_share_of_each_segment_and_end_at_events(
 @pytest.mark.parametrize(
     "way", ["plain", "versions", "versions, then plain", "scaled", "scaled versions", "two streams"]
 )
+@pytest.mark.in_turn
 def test_what_was_written_in_order_comes_in_order_of_time(
     client: Client, settings: Settings, scope: str, way: str, limit: dict[str, int], *, restarts: bool
 ) -> None:

@@ -33,7 +33,7 @@ from pyspark_pravega.errors import (
 )
 from pyspark_pravega.settings import Settings
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.in_turn]
 
 CODES = tuple(
     getattr(grpc.StatusCode, name)

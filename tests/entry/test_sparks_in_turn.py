@@ -17,7 +17,7 @@ from entry_tools import clean_environment
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.spark import versions
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn]
 
 ROWS = 100
 PROGRAM = """

@@ -120,6 +120,7 @@ class _Person(_Base):
 
 
 @pytest.mark.since_spark("4.1")
+@pytest.mark.in_turn
 def test_values_land_in_the_columns_that_a_statement_names(engine: Engine) -> None:
     with engine.connect() as connection:
         connection.execute(

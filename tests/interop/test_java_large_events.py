@@ -17,7 +17,7 @@ from pyspark_pravega.client.segments.reading import read_range, segment_state
 from tests.jars.java_client import JavaPrograms
 from tests.jars.kept_java import KeptPrograms
 
-pytestmark = [pytest.mark.server, pytest.mark.dropped]
+pytestmark = [pytest.mark.server, pytest.mark.dropped, pytest.mark.in_turn]
 
 SIZES = (100, (8 << 20) + 1, 5, 20_000_003, 9_000_000, 1)
 

@@ -26,7 +26,7 @@ from pyspark_pravega.sandbox import Sandbox, data
 from pyspark_pravega.sandbox.processes import ProcessId
 from pyspark_pravega.settings import Settings
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.in_turn]
 
 _LIMIT_S = 300
 _SCOPE = "kept"

@@ -39,7 +39,10 @@ from pyspark_pravega.serde.formats import Schema, schema_for
 from pyspark_pravega.serde.native import native_codec
 from pyspark_pravega.serde.native.native_codec import NativeCodec, faster
 
-pytestmark = pytest.mark.skipif(module() is None, reason="the native wheel isn't installed, or switched off")
+pytestmark = [
+    pytest.mark.skipif(module() is None, reason="the native wheel isn't installed, or switched off"),
+    pytest.mark.in_turn,
+]
 
 GZIP = "application/x-gzip"
 COMPACT = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}

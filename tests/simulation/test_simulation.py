@@ -32,6 +32,7 @@ def test_each_history_of_a_sample_is_explained(first: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+@pytest.mark.in_turn
 def test_a_fault_is_seen(fault: Fault) -> None:
     first = RARE.get(fault.__name__, 0)
     assert failures(range(first, first + ENOUGH), switch=fault)

@@ -25,7 +25,7 @@ from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.connector.log import create_ledger
 from pyspark_pravega.errors import DataLossError, TableChangedError
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
 
 
 def call(spark: SparkSession, source: str, target: str, name: str, **others: str | int) -> Row:

@@ -30,6 +30,7 @@ AT_ONCE = 4
 
 
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + RUNS))
+@pytest.mark.in_turn
 def test_random_statements_give_what_a_dict_gives(
     spark: SparkSession, client: Client, settings: Settings, namespace: str, seed: int
 ) -> None:

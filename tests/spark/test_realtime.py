@@ -38,6 +38,8 @@ pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.since_spark("4.
 WITHIN_S = 250.0
 BATCH_MS = 100
 """How long a batch lasts: tests that wait for its end wait for so long."""
+STATE_BATCH_MS = 1000
+"""A batch with state starts two tasks. Where they begin later than the batch ends, no batch ever reads a row."""
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 _SPARKS_CHECKPOINT_FILES = (
@@ -52,9 +54,9 @@ def real_time(spark: SparkSession) -> Iterator[None]:
     spark.conf.unset(FORMAT)
 
 
-def writer(rows: DataFrame, checkpoint: Path, **options: str) -> Any:
+def writer(rows: DataFrame, checkpoint: Path, batch_ms: int = BATCH_MS, /, **options: str) -> Any:
     begun: Any = rows.writeStream.option("checkpointLocation", str(checkpoint)).outputMode("update")
-    return begun.options(**{"writer-mode": "at-least-once", **options}).trigger(realTime=f"{BATCH_MS} milliseconds")
+    return begun.options(**{"writer-mode": "at-least-once", **options}).trigger(realTime=f"{batch_ms} milliseconds")
 
 
 def events_of(client: Client, stream: Stream) -> list[str]:
@@ -333,9 +335,8 @@ def test_state(spark: SparkSession, client: Client, namespace: str, tmp_path: Pa
         # One task follows the stream and one keeps the state; each holds a core.
         rows = read_stream(spark, f"{namespace}.s", maxPartitions=1).selectExpr("split(string(event), ':')[0] AS key")
         last = f"SELECT key, max(number) FROM {namespace}.counts GROUP BY key"
-        query = writer(rows.groupBy("key").agg(count("*").alias("number")), tmp_path / "counts").toTable(
-            f"{namespace}.counts"
-        )
+        counts = rows.groupBy("key").agg(count("*").alias("number"))
+        query = writer(counts, tmp_path / "counts", STATE_BATCH_MS).toTable(f"{namespace}.counts")
         try:
             for step in range(1, 4):
                 write(client, source, numbered(3, 10))
@@ -343,7 +344,7 @@ def test_state(spark: SparkSession, client: Client, namespace: str, tmp_path: Pa
                 go_on(query, on_news(client, sums, lambda: dict(spark.sql(last).collect()) == wanted))  # noqa: B023
         finally:
             query.stop()
-        query = writer(rows.dropDuplicates(["key"]), tmp_path / "firsts").toTable(f"{namespace}.firsts")
+        query = writer(rows.dropDuplicates(["key"]), tmp_path / "firsts", STATE_BATCH_MS).toTable(f"{namespace}.firsts")
         try:
             go_on(query, on_news(client, firsts, lambda: spark.table(f"{namespace}.firsts").count() == 3))
             write(client, source, ["k1:1", "k9:1", "k9:2"])
@@ -380,7 +381,7 @@ def test_a_query_with_state_changes_its_trigger(
         for step in range(1, 5):
             write(client, source, numbered(3, 10))
             wanted = {f"k{key}": 10 * step for key in range(3)}
-            query = writer(counts, tmp_path)
+            query = writer(counts, tmp_path, STATE_BATCH_MS)
             if begun_in_real_time != bool(step % 2):
                 query = query.trigger(processingTime="0 seconds")
             query = query.toTable(f"{namespace}.counts")
