@@ -16,6 +16,8 @@ GROWTH = PEERS.with_name("growth.json")
 """Figures of runs of several benchmarks."""
 JAVA = "benchmarks.read_write"
 _RATE = "1,000 events/s"
+"""A column of reports."""
+_UNIT = "thousands of events a second"
 _COLOURS = {"this": 0, "official": 1, "Kafka": 2, "Kafka, tuned": 2}
 
 
@@ -48,7 +50,7 @@ def beside_java(run: Any) -> str:
             rates = [(row[0], row[names.index(_RATE)]) for row in table["rows"]]
             some = [Bar(name, rate, 1 if name.startswith("Java") else 0) for name, rate in rates]
             groups.append((names[0], some))
-    return bars(f"{run['command']}, {run['date']}", [groups], unit=_RATE, names=300, one_scale=False)
+    return bars(f"{run['command']}, {run['date']}", [groups], unit=_UNIT, names=300, one_scale=False)
 
 
 def beside_others(peers: Any) -> str:
@@ -63,8 +65,8 @@ def beside_others(peers: Any) -> str:
                 yield Bar(name, one if isinstance(one, str) else one[0], _COLOURS[name])
 
     cases = list(peers["throughput"])
-    title = f"{_RATE} of this package, Pravega's own Spark connector and Spark's Kafka source"
-    return bars(title, [groups(cases[:4]), groups(cases[4:])], unit=_RATE, names=110, one_scale=True)
+    title = f"{_UNIT.capitalize()} of this package, Pravega's own Spark connector and Spark's Kafka source"
+    return bars(title, [groups(cases[:4]), groups(cases[4:])], unit=_UNIT, names=110, one_scale=True)
 
 
 def latency(peers: Any) -> str:

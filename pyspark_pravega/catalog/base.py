@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from pyspark_pravega.catalog.looks import Looks
 from pyspark_pravega.catalog.names import scope_of, stream_of
-from pyspark_pravega.catalog.store import STORE, NamespaceStore
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.key_value import KeyValueDefinition, load_key_value
-from pyspark_pravega.connector.log import is_ledger_name
+from pyspark_pravega.connector.key_value import KeyValueDefinition, load_key_value, no_stream
 from pyspark_pravega.connector.shared import shared_client, shared_registry
+from pyspark_pravega.connector.store import NamespaceStore, is_internal
 from pyspark_pravega.connector.table import CHANGES, LOG, TableDefinition, load_definition
 from pyspark_pravega.errors import (
     AuthenticationError,
@@ -18,7 +17,6 @@ from pyspark_pravega.errors import (
     KeyValueTableNotFoundError,
     ScopeNotFoundError,
     StreamNotFoundError,
-    UnsupportedOperationError,
 )
 from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.settings import Settings
@@ -179,11 +177,7 @@ class CatalogBase:
             UnsupportedOperationError: it is a key-value table.
         """
         if self.is_key_value(stream):
-            raise UnsupportedOperationError(
-                f'"{stream}" is a key-value table, which has neither versions nor a history: time travel, CHANGES, '
-                "streaming reads, metadata tables and procedures are for streams. A table with a PRIMARY KEY and "
-                "without 'table-type' is one, whose rows change, too"
-            )
+            raise no_stream(stream)
 
     def scope(self, namespace: Sequence[str], *, make: bool = False) -> str:
         """The scope behind a namespace.
@@ -205,11 +199,6 @@ class CatalogBase:
     def is_empty_default(self, namespace: Sequence[str]) -> bool:
         """Whether this is the default namespace, and nothing was ever put into it."""
         return scope_of(namespace) == DEFAULT_NAMESPACE and not self.client.controller.scope_exists(DEFAULT_NAMESPACE)
-
-
-def is_internal(name: str) -> bool:
-    """Whether a key-value table is the catalog's own, or one of Pravega's: SQL doesn't show those."""
-    return is_ledger_name(name) or name == STORE or name.startswith("_")
 
 
 def no_such_scope(scope: str) -> ScopeNotFoundError:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pyspark_pravega import settings as connection
 from pyspark_pravega.client import Stream
+from pyspark_pravega.connector import key_value
+from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValueReader, Wanted, find_key_value, no_stream
 from pyspark_pravega.connector.official import (
     MetadataReader,
     asks_to_create,
@@ -17,9 +20,12 @@ from pyspark_pravega.connector.official import (
 )
 from pyspark_pravega.connector.option_names import (
     FORMAT,
+    MAKING_KEYS,
     METADATA,
     OFFICIAL_WRITE_KEYS,
     READ_KEYS,
+    STREAM,
+    STREAMED,
     WRITE_KEYS,
 )
 from pyspark_pravega.connector.options import (
@@ -85,17 +91,21 @@ class DefaultSource(DataSource):
             ConfigurationError: an option is unknown, missing or malformed.
             StreamNotFoundError: there is no such stream.
         """
+        if STREAMED in self.options:
+            return self._streamed_schema()
         options = canonical(self.options, READ_KEYS, "read option")
         if METADATA in options:
             return metadata_schema(options)
         new_stream(options)
         bounds = ReadOptions.of_streams(options)
         try:
-            definitions = self._definitions(options)
+            definitions = self._relations(options)
         except NotFoundError as error:
             if not (asks_to_create(options) and create_missing(options)):
                 raise not_there(error, options) from None
             definitions = self._definitions(options)
+        if isinstance(definitions, KeyValueDefinition):
+            return definitions.schema
         definition = definitions[0]
         # Here, because Spark asks for this when the query is defined.
         resolve_extents(shared_client(definition.settings), [one.stream for one in definitions], bounds)
@@ -117,7 +127,9 @@ class DefaultSource(DataSource):
         options = canonical(self.options, READ_KEYS, "read option")
         if METADATA in options:
             return MetadataReader(statement_settings(options), options)
-        definitions = self._definitions(options, schema)
+        definitions = self._relations(options, schema)
+        if isinstance(definitions, KeyValueDefinition):
+            return KeyValueReader(definitions, schema.fieldNames(), Wanted())
         read = ReadOptions.of_streams(options)
         definitions = [with_dead_letters(one, read.events) for one in definitions]
         return SnapshotReader(definitions, schema.fieldNames(), read)
@@ -128,17 +140,8 @@ class DefaultSource(DataSource):
         Args:
             schema: what `schema` gave.
         """
-        options = canonical(self.options, READ_KEYS, "read option")
         try:
-            if METADATA in options:
-                raise ConfigurationError('option "metadata" is for batch reads: use spark.read')
-            options = streaming_options(options, self.options)
-            definitions = self._definitions(options, schema)
-            for definition in definitions:
-                definition.check_appended("a streaming read")
-            read = ReadOptions.of_streams(options)
-            definitions = [with_dead_letters(one, read.events, streamed=True) for one in definitions]
-            return PravegaStreamReader(definitions, schema.fieldNames(), read)
+            return self._stream_reader(schema)
         except PravegaError as error:
             return RefusedStreamReader(error)
 
@@ -175,6 +178,29 @@ class DefaultSource(DataSource):
             )
         return EpochWriter(definition, options)
 
+    def _stream_reader(self, schema: StructType) -> PravegaStreamReader:
+        options = canonical(self.options, READ_KEYS, "read option")
+        if METADATA in options:
+            raise ConfigurationError('option "metadata" is for batch reads: use spark.read')
+        options = streaming_options(options, self.options)
+        definitions = self._relations(options, schema)
+        if isinstance(definitions, KeyValueDefinition):
+            raise no_stream(definitions.stream)
+        for definition in definitions:
+            definition.check_appended("a streaming read")
+        read = ReadOptions.of_streams(options)
+        definitions = [with_dead_letters(one, read.events, streamed=True) for one in definitions]
+        return PravegaStreamReader(definitions, schema.fieldNames(), read)
+
+    def _streamed_schema(self) -> StructType:
+        """The columns for a streaming query that is being defined: all that is wrong with its read is said here."""
+        source = DefaultSource({key: value for key, value in self.options.items() if key != STREAMED})
+        if METADATA in canonical(source.options, READ_KEYS, "read option"):
+            source._stream_reader(StructType())
+        columns = source.schema()
+        source._stream_reader(columns)
+        return columns
+
     def _writable(self, schema: StructType) -> tuple[TableDefinition, WriteOptions]:
         given = canonical(writes_own(self.options), WRITE_KEYS | OFFICIAL_WRITE_KEYS, "write option")
         new_stream(given)
@@ -184,6 +210,10 @@ class DefaultSource(DataSource):
         try:
             definition = self._definition(options)
         except NotFoundError as error:
+            if (table := self._key_value(options, frozenset(options))) is not None:
+                raise table.refuse(
+                    'a write by format("pravega") to', "put its rows by a catalog, as in df.writeTo(...).append()"
+                ) from None
             if not takes_events(schema) and isinstance(error, StreamNotFoundError):
                 raise StreamNotFoundError(
                     f"{error}: make a table with the rows' columns by CREATE TABLE; a write without the catalog makes "
@@ -205,6 +235,35 @@ class DefaultSource(DataSource):
                 + "; ".join([f"{name} is missing" for name in missing] + [f"{name} is unknown" for name in unknown])
             )
         return definition, parsed
+
+    def _relations(
+        self, options: dict[str, str], planned: StructType | None = None
+    ) -> list[TableDefinition] | KeyValueDefinition:
+        """The streams that the options name; or the key-value table."""
+        try:
+            return self._definitions(options, planned)
+        except StreamNotFoundError:
+            table = self._key_value(options, connection.KEYS | MAKING_KEYS | {STREAM})
+            if table is None:
+                raise
+        if planned is not None:
+            columns = StructType([*key_value.METADATA_COLUMNS, *table.schema])
+            check_planned(table.stream, planned, planned.fieldNames(), columns)
+        return table
+
+    def _key_value(self, options: dict[str, str], known: frozenset[str]) -> KeyValueDefinition | None:
+        """The key-value table that the options name; None where they name streams that aren't there."""
+        settings = statement_settings(options)
+        streams = streams_of(options, settings)
+        for stream in streams:
+            table = find_key_value(shared_client(settings), settings, stream)
+            if table is None:
+                continue
+            if len(streams) > 1:
+                raise table.refuse("a read of several streams, one of them", "read it alone, and join or unite the two")
+            canonical(options, known, "read option of a key-value table")
+            return table
+        return None
 
     def _definitions(self, options: dict[str, str], planned: StructType | None = None) -> list[TableDefinition]:
         settings = statement_settings(options)

@@ -37,6 +37,8 @@ QUERY, EPOCH = "query", "epoch"
 MERGE_SCHEMA = "mergeSchema"
 
 METADATA = "metadata"
+STREAMED = "pravega-streamed"
+"""Not of users: with it the JVM asks, when a query is defined, whether its read can be streamed."""
 CREATE_SCOPE, CREATE_STREAM = "allowCreateScope", "allowCreateStream"
 DEFAULT_SEGMENTS = "defaultNumSegments"
 DEFAULT_FACTOR = "defaultScaleFactor"

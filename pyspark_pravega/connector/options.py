@@ -54,7 +54,7 @@ from pyspark_pravega.connector.option_names import (
 )
 from pyspark_pravega.connector.table_names import stream_of_table, to_pravega
 from pyspark_pravega.declared import name_among
-from pyspark_pravega.errors import ConfigurationError, InvalidNameError, did_you_mean
+from pyspark_pravega.errors import ConfigurationError, InvalidNameError, UnsupportedOperationError, did_you_mean
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, MODES
 from pyspark_pravega.settings import Settings, canonical_key
 
@@ -458,6 +458,13 @@ def streams_of(options: Mapping[str, str], connection: Settings) -> tuple[Stream
 def _stream(name: str, scope: str | None, connection: Settings) -> Stream:
     if not name:
         raise ConfigurationError('option "stream" is missing: name the stream, as in .option("stream", "scope/stream")')
+    if "$" in name:
+        of, _, table = name.replace("/", ".").rpartition(".")
+        full = ".".join(part for part in (of or scope or connection.scope, f"`{table}`") if part)
+        raise UnsupportedOperationError(
+            f'"{name}" tells of a stream, and has a name in catalogs only: read it as a table of one, such as '
+            f"pravega.{full}"
+        )
     if scope is not None and "/" not in name:
         # As Pravega's own connector has it: a dot belongs to the stream's name.
         return Stream(to_pravega("scope", scope), to_pravega("stream", name))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark_pravega.catalog.base import CatalogBase, is_internal
+from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.names import to_sql
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValueReader, Wanted, partitions_of
 from pyspark_pravega.connector.log import open_ledger
+from pyspark_pravega.connector.store import is_internal
 from pyspark_pravega.errors import AuthenticationError, KeyValueTableNotFoundError, NotFoundError, PravegaError
 from pyspark_pravega.live.progress import table_name
 from pyspark_pravega.live.rows import Cells, definition_of, shown_rows

@@ -258,7 +258,8 @@ def _java_version() -> str:
 def _controller(client: Client) -> str:
     begin = time.monotonic()
     scopes = sum(1 for _ in client.controller.list_scopes())
-    return f"{client.settings.controller_uri} answers in {(time.monotonic() - begin) * 1000:.0f} ms; {scopes} scopes"
+    took_ms = (time.monotonic() - begin) * 1000
+    return f"{client.settings.controller_uri} answers in {took_ms:.0f} ms; {scopes} scope{'' if scopes == 1 else 's'}"
 
 
 def _segment_store(client: Client) -> str:

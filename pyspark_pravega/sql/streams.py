@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pyspark_pravega.catalog.base import CatalogBase, is_internal
+from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.names import scope_of, to_sql
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.pushdown import counted_rows
@@ -21,6 +21,7 @@ from pyspark_pravega.connector.key_value import KeyValueDefinition
 from pyspark_pravega.connector.log import Snapshot, open_ledger, take_snapshot
 from pyspark_pravega.connector.read import KeyedReader
 from pyspark_pravega.connector.shared import shared_client, shared_registry
+from pyspark_pravega.connector.store import is_internal
 from pyspark_pravega.connector.table import PRIMARY_KEY, TableDefinition, check_schema_is_there, load_definition
 from pyspark_pravega.connector.table_names import stream_of_table
 from pyspark_pravega.errors import InvalidNameError, PravegaError, ScopeNotFoundError, StreamNotFoundError

@@ -40,7 +40,7 @@ def make_stream(catalog: Catalog, scope: str, name: str) -> Stream:
 
 
 def written_by_java(catalog: Catalog, scope: str, alone: JavaPrograms) -> tuple[Stream, list[str]]:
-    """Java's client may wait for ever for an answer (docs/pravega-facts.md, "Other clients"): then it writes anew.
+    """Java's client may wait for ever for an answer (docs/internals/controller-facts.md): then it writes anew.
 
     Returns:
         The stream, and what the program says of its events.

@@ -113,6 +113,21 @@ SCHEMAS: dict[str, StructType] = {
 """The metadata tables and their columns."""
 
 
+_MEANT = {
+    word: ours
+    for ours, words in {
+        "commits": "versions history snapshots timeline log_entries metadata_log_entries table_history",
+        "segments": "files data_files all_files all_data_files partitions manifests all_manifests entries buckets",
+        "epochs": "scaling scalings",
+        "cuts": "refs tags branches savepoints checkpoints",
+        "properties": "options config detail details tblproperties table_properties",
+        "changes": "cdf cdc change_data change_data_feed changelog table_changes audit_log",
+        "log": "events",
+    }.items()
+    for word in words.split()
+}
+"""What Delta, Iceberg, Hudi, Paimon and Kafka call what ours tell."""
+
 _PAGE = 4_000
 """Versions in a page: some megabytes of JSON."""
 
@@ -378,7 +393,11 @@ def _named(namespace: Sequence[str], table: str) -> tuple[Stream, str]:
     except InvalidNameError as error:
         raise StreamNotFoundError(str(error)) from None
     if kind.lower() not in SCHEMAS:
-        raise InvalidNameError(f'stream "{stream}" has no metadata table "{kind}"{did_you_mean(kind, SCHEMAS)}')
+        known = [*SCHEMAS, *(mark.removeprefix("$") for mark in (LOG, CHANGES))]
+        meant = _MEANT.get(kind.lower().replace("-", "_"))
+        hint = did_you_mean(kind, known) if meant is None else f'; did you mean "{meant}"?'
+        there = "" if "known are" in hint else f" There are {', '.join(sorted(known))}"
+        raise InvalidNameError(f'stream "{stream}" has no metadata table "{kind}"{hint}{there}')
     return stream, kind.lower()
 
 

@@ -7,14 +7,14 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from pyspark_pravega.catalog.base import DEFAULT_NAMESPACE, CatalogBase, is_internal, no_such_scope
+from pyspark_pravega.catalog.base import DEFAULT_NAMESPACE, CatalogBase, no_such_scope
 from pyspark_pravega.catalog.ddl import PropertyChange, RemoveProperty, SetProperty
 from pyspark_pravega.catalog.names import scope_of, to_sql
 from pyspark_pravega.catalog.statements.key_values import KeyValueTables
 from pyspark_pravega.catalog.statements.tables import Tables
-from pyspark_pravega.catalog.store import STORE
 from pyspark_pravega.client.key_value import forget_broken_names
 from pyspark_pravega.connector.log import delete_left_over_logs, is_ledger_name
+from pyspark_pravega.connector.store import STORE, is_internal
 from pyspark_pravega.errors import (
     AuthenticationError,
     PravegaError,

@@ -16,8 +16,15 @@ from pyspark_pravega.connector.key_value.properties import SCHEMA, KeyValuePrope
 from pyspark_pravega.connector.option_names import FORMAT
 from pyspark_pravega.connector.options import EventOptions
 from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.store import NamespaceStore, is_internal
 from pyspark_pravega.connector.table import TableDefinition, TableProperties, raw_definition, schema_definition
-from pyspark_pravega.errors import ConfigurationError, GroupNotFoundError, UnsupportedOperationError
+from pyspark_pravega.errors import (
+    AuthenticationError,
+    ConfigurationError,
+    GroupNotFoundError,
+    KeyValueTableNotFoundError,
+    UnsupportedOperationError,
+)
 from pyspark_pravega.serde.codec import Codec
 from pyspark_pravega.serde.encodings import WriterSchema
 from pyspark_pravega.serde.formats import RAW, REGISTERED, STRING, Schema, registered_schema, schema_for
@@ -117,6 +124,42 @@ class KeyValueDefinition:
             instead: what can be done.
         """
         return UnsupportedOperationError(f'{what} key-value table "{self.stream}" isn\'t possible: {instead}')
+
+
+def no_stream(stream: Stream) -> UnsupportedOperationError:
+    """The error of what is for streams, where there is a key-value table.
+
+    Args:
+        stream: the table's scope and name.
+    """
+    return UnsupportedOperationError(
+        f'"{stream}" is a key-value table, which has neither versions nor a history: time travel, CHANGES, streaming '
+        "reads, metadata tables and procedures are for streams. A table with a PRIMARY KEY and without 'table-type' "
+        "is one, whose rows change, too"
+    )
+
+
+def find_key_value(client: Client, settings: Settings, stream: Stream) -> KeyValueDefinition | None:
+    """A key-value table by its name.
+
+    Args:
+        client: the cluster.
+        settings: where the schema registry is.
+        stream: the table's scope and name.
+
+    Returns:
+        None where there is none that SQL shows this user.
+
+    Raises:
+        ConfigurationError: as `load_key_value`.
+    """
+    if is_internal(stream.name):
+        return None
+    try:
+        return load_key_value(client, settings, stream, NamespaceStore(client, stream.scope).table(stream.name))
+    except (KeyValueTableNotFoundError, AuthenticationError):
+        # Without rights to a table, Pravega doesn't tell whether there is one.
+        return None
 
 
 def load_key_value(

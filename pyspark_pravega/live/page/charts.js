@@ -37,14 +37,16 @@ function chart(name, units, options, height = 170) {
   };
 }
 
-const value = (unit) => (plot, number) => (number === null || number === undefined ? "–" : measure(number, unit));
-const at = (plot, seconds) => (seconds ? moment(seconds * 1000) : "–");
+/** What stands in a legend: nothing where nobody points at the chart, a dash where there is no value. */
+const pointed = (show) => (plot, number, series, index) => (index === null || index === undefined ? "" : number === null || number === undefined ? "–" : show(number));
+const value = (unit) => pointed((number) => measure(number, unit));
+const at = pointed((seconds) => moment(seconds * 1000));
 const fromZero = (least) => ({ range: (plot, low, high) => [0, Math.max(least, (high || 0) * 1.1)] });
 const line = (label, stroke, more = {}) => ({ label, stroke, width: 1.8, points: { show: false }, spanGaps: false, ...more });
 
 export const ratesChart = () => chart("Rates", ["bytes a second", "events a second"], () => ({
   axes: both("events"), scales: { y: fromZero(10), events: fromZero(1) },
-  series: [{ label: "time", value: at }, line("in", color("--accent"), { fill: color("--accent-soft"), value: value("B/s") }),
+  series: [{ label: "", value: at }, line("in", color("--accent"), { fill: color("--accent-soft"), value: value("B/s") }),
     line("out", color("--warm"), { width: 1.6, value: value("B/s") }),
     line("events in", color("--quiet"), { scale: "events", width: 1.2, dash: [4, 3], value: value("/s") })],
 }));
@@ -67,9 +69,9 @@ export function commitsChart() {
   const bars = () => uPlot.paths.bars({ size: [0.02, 4, 4] });
   const drawing = chart("Commits", ["rows of a commit", "how long it took"], () => ({
     axes: both("ms", (plot, splits) => splits.map((one) => lasting(one).replace(".0 s", " s"))), scales: { y: fromZero(1), ms: fromZero(10) },
-    series: [{ label: "time", value: at },
+    series: [{ label: "", value: at },
       ...writers.map((one, number) => ({ label: one, stroke: color(`--writer-${number}`), fill: color(`--writer-${number}`), width: 0, paths: bars(), points: { show: false }, value: value("") })),
-      { label: "took", scale: "ms", stroke: color("--warm"), width: 0, paths: () => null, points: { show: true, size: 6, fill: color("--panel"), stroke: color("--warm") }, value: (plot, one) => (one === null || one === undefined ? "–" : lasting(one)) }],
+      { label: "took", scale: "ms", stroke: color("--warm"), width: 0, paths: () => null, points: { show: true, size: 6, fill: color("--panel"), stroke: color("--warm") }, value: pointed(lasting) }],
   }));
   return {
     ...drawing,
@@ -90,7 +92,7 @@ export function commitsChart() {
 export function lagChart(name) {
   const drawing = chart(`Lag of ${name}`, ["bytes behind", "events behind"], () => ({
     axes: both("events"), scales: { y: fromZero(1000), events: fromZero(10) },
-    series: [{ label: "time", value: at }, line("bytes", color("--accent"), { fill: color("--accent-soft"), value: value("B") }), line("events", color("--quiet"), { scale: "events", width: 1.2, dash: [4, 3], value: value("") })],
+    series: [{ label: "", value: at }, line("bytes", color("--accent"), { fill: color("--accent-soft"), value: value("B") }), line("events", color("--quiet"), { scale: "events", width: 1.2, dash: [4, 3], value: value("") })],
   }), 130);
   return {
     ...drawing,

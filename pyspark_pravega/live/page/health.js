@@ -38,7 +38,7 @@ export function healthView() {
     big.textContent = count ? `${count} alert${count === 1 ? "" : "s"}` : WORDS.good;
     small.textContent = count ? WORDS[level] : `${answer.servers.length} servers answer, ${answer.logs.length} commit logs are sound`;
     list.replaceChildren(...answer.alerts.map((one) => alertLine(one, answer.at)));
-    fill(servers.body, answer.servers.map((one) => [make("span", {}, one.kind, make("br"), make("span", { class: "mono quiet" }, one.address)), one.milliseconds === null ? make("span", { class: "tag bad" }, "no answer") : `${one.milliseconds} ms`, one.text]), [1]);
+    fill(servers.body, answer.servers.map((one) => [make("span", {}, one.kind, make("br"), make("span", { class: "mono quiet" }, one.address)), one.milliseconds === null ? make("span", { class: "tag bad" }, "no answer") : `${one.milliseconds || "< 1"} ms`, one.text]), [1]);
     for (const row of servers.body.rows) row.lastChild.className = "wrap";
     fill(logs.body, answer.logs.map((one) => [make("a", { href: nameOf(one.stream) }, one.table), String(one.version), ago(one.committed_at, answer.at), make("span", { class: `tag ${one.state === "idle" ? "" : "good"}` }, one.state)]), [1]);
     const rows = answer.logs.flatMap((log) => log.jobs.flatMap((job) => (job.transactions.length ? job.transactions : [["–", "–"]]).map(([id, state]) => [make("a", { href: nameOf(log.stream) }, log.table), make("span", { class: "mono", title: job.job || "" }, job.job ? brief(job.job) : "ending"), ago(job.since, answer.at), make("span", { class: "mono", title: id }, id.length > 8 ? `…${id.slice(-8)}` : id), state.toLowerCase()])));

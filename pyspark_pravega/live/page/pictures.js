@@ -59,7 +59,7 @@ export function segmentsPicture() {
   const canvas = make("canvas", { role: "img", tabindex: "0", "aria-label": "Segments" });
   const say = make("p", { class: "say", role: "status" });
   const scale = make("canvas", { "aria-hidden": "true" });
-  const legend = make("span", { class: "legend" }, "0", scale, "10 B/s to 10 MB/s");
+  const legend = make("span", { class: "legend" }, "10 B/s", scale, "10 MB/s");
   const help = "Arrow keys go from segment to segment.";
   let data = null, span = 3600e3, chosen = null;
   const places = [];

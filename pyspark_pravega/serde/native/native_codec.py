@@ -10,7 +10,6 @@ import json
 import logging
 import os
 from collections.abc import Callable, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -42,6 +41,9 @@ SLOWER = "Avro takes 2 to 5 times as long as with the native one, JSON and Proto
 _FAILED = (ValueError, RuntimeError, pa.ArrowException)
 """What the native module raises when it can't go on; the plain codec then answers."""
 
+TOLD_FROM = 100_000
+"""Events that a process does by the plain codec before it says so: with fewer nobody waits for it."""
+
 VIEWS_FROM_BYTES = 64
 """Values that are shorter on average are copied when they are decoded: of them a view costs more than a copy."""
 
@@ -55,7 +57,7 @@ def faster(plain: Codec) -> Codec:
     if not isinstance(plain, (AvroCodec, JsonCodec, ProtobufCodec)):
         return plain
     native = NativeCodec(plain)
-    return native if native.is_native else plain
+    return native if native.is_native or native.is_missing else plain
 
 
 def describe(codec: Codec | None = None) -> str:
@@ -87,11 +89,19 @@ def describe(codec: Codec | None = None) -> str:
     return f"{name}, {version if isinstance(codec, NativeCodec) and codec.is_native else 'plain'}"
 
 
-@cache
-def _tell_what_is_missing() -> None:
-    """Warn, once in a process, of a table that a native codec would serve; who has switched that off knows."""
-    if os.environ.get(SWITCH) != "0":
-        _log.warning("the codec of Pravega's events is %s: %s; `pravega-spark doctor` says more", describe(), SLOWER)
+class _Missing:
+    """What this process has done by the plain codec that a native one would have done."""
+
+    events = 0
+
+    @classmethod
+    def count(cls, events: int) -> None:
+        """Warn, once, where it is much; who has switched the native codec off knows."""
+        before, cls.events = cls.events, cls.events + events
+        if before < TOLD_FROM <= cls.events and os.environ.get(SWITCH) != "0":
+            _log.warning(
+                "the codec of Pravega's events is %s: %s; `pravega-spark doctor` says more", describe(), SLOWER
+            )
 
 
 class NativeCodec:
@@ -103,6 +113,8 @@ class NativeCodec:
 
     takes_views = True
     """`decode` takes views of a buffer, too."""
+    is_missing: bool
+    """Whether only the native module is missing to decode events natively."""
 
     def __init__(self, plain: AvroCodec | JsonCodec | ProtobufCodec) -> None:
         self.plain = plain
@@ -123,13 +135,13 @@ class NativeCodec:
         self._decoders: dict[tuple[str, ...], Any] = {}
         self._encoder: Any = None
         self._packed = False
+        self.is_missing = False
         try:
             self._plans.own(self.schema)
         except (NoPlanError, SchemaError):
             self._native = None
         else:
-            if self._native is None:
-                _tell_what_is_missing()
+            self.is_missing = self._native is None
 
     @property
     def is_native(self) -> bool:
@@ -178,6 +190,8 @@ class NativeCodec:
 
     def _plainly(self, payloads: pa.Array, columns: Sequence[str]) -> pa.RecordBatch:
         """As the plain codec decodes them, which takes no views."""
+        if self.is_missing:
+            _Missing.count(len(payloads))
         return self.plain.decode(compact(payloads), columns)
 
     def decode_good(
@@ -210,6 +224,8 @@ class NativeCodec:
         """See Codec."""
         if self._native is not None and self._encoder is None:
             self._encoder = self._new_encoder()
+        if self.is_missing:
+            _Missing.count(batch.num_rows)
         if not self._encoder:
             return self.plain.encode(batch)
         try:

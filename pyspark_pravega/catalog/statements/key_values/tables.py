@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pyspark.sql.types import StructType
 
-from pyspark_pravega.catalog.base import CatalogBase, is_internal
+from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.ddl import RemoveProperty, SetProperty, TableChange, Transform
 from pyspark_pravega.catalog.names import scope_of, stream_of
 from pyspark_pravega.catalog.properties import PROVIDER, property_name
@@ -17,7 +17,6 @@ from pyspark_pravega.catalog.statements.key_values.request import (
     check_key_value_request,
 )
 from pyspark_pravega.catalog.statements.tables import schema_info
-from pyspark_pravega.catalog.store import STORE
 from pyspark_pravega.client import KeyValueTable, Stream
 from pyspark_pravega.connector.key_value import (
     KEPT_KEY,
@@ -32,6 +31,7 @@ from pyspark_pravega.connector.key_value import (
 )
 from pyspark_pravega.connector.log import Content
 from pyspark_pravega.connector.option_names import FORMAT, ISOLATION_LEVEL
+from pyspark_pravega.connector.store import STORE, is_internal
 from pyspark_pravega.connector.table import PRIMARY_KEY, Check, given_properties
 from pyspark_pravega.errors import (
     AuthenticationError,

@@ -1,22 +1,54 @@
 package pyspark.pravega.bridge;
 
 import java.lang.reflect.Field;
+import java.util.Collections;
+import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
+import java.util.WeakHashMap;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.api.python.SimplePythonFunction;
+import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
+import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonScan;
+import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Option;
 
 /** The Python that Spark runs: which one, and Spark's handle for functions that it is to run there. */
 public final class PythonSource {
   /** The data source's name, as of {@code spark.read.format}. */
   private static final String NAME = "pravega";
 
+  /** With this option the data source says, with its columns, what of a streaming read can't be. */
+  private static final String STREAMED = "pravega-streamed";
+
+  /** Tables of streaming reads that can be: Spark analyses a query again and again. */
+  private static final Set<Table> CHECKED = Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap<>()));
+
   private PythonSource() {}
+
+  /**
+   * Refuses a streaming read of this package's data source without the catalog that can't be. Spark would make its
+   * reader, which tells that, only when the query has begun.
+   */
+  public static void checkStream(StreamingRelationV2 relation) {
+    if (NAME.equalsIgnoreCase(relation.sourceName())
+        && relation.table() instanceof PythonTable table
+        && relation.source().isDefined()
+        && relation.source().get() instanceof PythonDataSourceV2 source
+        && !CHECKED.contains(table)) {
+      Map<String, String> options = new HashMap<>(relation.extraOptions().asCaseSensitiveMap());
+      options.put(STREAMED, "true");
+      source.source().createDataSourceInPython(NAME, new CaseInsensitiveStringMap(options), Option.empty());
+      CHECKED.add(table);
+    }
+  }
 
   /** The Python of Spark's driver, as Spark finds it. */
   public static String driverPython() {

@@ -22,6 +22,7 @@ import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import pyspark.pravega.bridge.PythonSource;
 import pyspark.pravega.catalog.PravegaTable;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
@@ -66,6 +67,8 @@ public final class EarlyChecks implements SparkSessionExtensionsProvider {
   private static void checkReads(LogicalPlan node) {
     if (node instanceof StreamingRelationV2 relation && relation.table() instanceof PravegaTable table) {
       table.checkStream(relation.extraOptions().asCaseSensitiveMap());
+    } else if (node instanceof StreamingRelationV2 relation) {
+      PythonSource.checkStream(relation);
     } else if (node instanceof DataSourceV2Relation relation && relation.table() instanceof PravegaTable table) {
       table.checkOptions(relation.options().asCaseSensitiveMap());
     }

@@ -15,7 +15,7 @@ import hashlib
 from collections.abc import Callable
 
 from pyspark_pravega.client import Client, KeyValueTable
-from pyspark_pravega.connector.log import Content, JsonTable
+from pyspark_pravega.connector.log import Content, JsonTable, is_ledger_name
 from pyspark_pravega.errors import AuthenticationError, KeyValueTableNotFoundError
 
 STORE = "spark.catalog"
@@ -153,6 +153,15 @@ class NamespaceStore:
     def _existing(self) -> JsonTable:
         table = KeyValueTable.reopened(self._client.pool, self._scope, STORE, key=_PROPERTIES)
         return JsonTable(table, f'what scope "{self._scope}" keeps for catalogs')
+
+
+def is_internal(name: str) -> bool:
+    """Whether a key-value table is the catalog's own, or one of Pravega's: SQL doesn't show those.
+
+    Args:
+        name: the table's, without its scope.
+    """
+    return is_ledger_name(name) or name == STORE or name.startswith("_")
 
 
 def _key(kind: bytes, name: str) -> bytes:
