@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_pravega.client import Client, KeyValueTable
+from pyspark_pravega.client import Client, KeyValueTable, Stream
 from pyspark_pravega.client.key_value import ANY_VERSION
 from pyspark_pravega.sandbox import Sandbox
 
@@ -73,3 +74,12 @@ def test_every_kind_of_table_by_every_way(
         if (words is None and answer) or (words is not None and words not in answer):
             told.append(f"{trigger} {way} {table}: {answer or 'is taken'}\n    not: {words or 'its rows'}")
     assert not told, "\n".join(told)
+    both = spark.read.format("pravega").options(**options).option("stream", f"{scope}/plain,{scope}/entries")
+    with pytest.raises(AnalysisException, match="read it alone"):
+        both.load()
+    with pytest.raises(AnalysisException, match='unknown read option of a key-value table "startStreamCut"'):
+        spark.read.format("pravega").options(**options, startStreamCut="latest").load(f"{scope}.entries")
+    writer = spark.table(f"{namespace}.plain").write.format("pravega").options(**options).mode("append")
+    with pytest.raises(Exception, match="put its rows by a catalog"):
+        writer.option("stream", f"{scope}/entries").save()
+    assert not client.controller.stream_exists(Stream(scope, "entries"))
