@@ -117,6 +117,8 @@ def narrowed(snapshot: Snapshot, bounds: Bounds, ledger: Ledger | None) -> Snaps
     return replace(snapshot, parts=tuple(parts))
 
 
+_MOST_LATER = 1000
+"""Versions whose entries are looked at to count rows: more take as long as the rows, perhaps."""
 _MOST_KEYS = 10_000
 """Keys that a query may ask for one by one; more of them lie in all segments anyway."""
 
@@ -233,6 +235,53 @@ def counted_rows(snapshot: Snapshot, ledger: Ledger | None) -> int | None:
         if all(ends.get(segment_id, 0) == end for segment_id, end in commit.cut.items()):
             return state.rows
     return None if state.version else 0
+
+
+def counted_until(snapshot: Snapshot, ledger: Ledger | None, version: int | None) -> int | None:
+    """How many rows a stream had when a version was committed, as the commit log has counted them.
+
+    Args:
+        snapshot: the stream up to there.
+        ledger: its commit log, if it has one.
+        version: the version; None where it is no version's moment.
+
+    Returns:
+        None where they have to be counted, as of `counted_rows`, or much was committed since.
+    """
+    state = None if ledger is None else ledger.state()
+    if ledger is None or state is None or version is None or state.rows is None or state.bytes is None:
+        return None
+    if state.version - version > _MOST_LATER:
+        return None
+    later = ledger.commits(range(version + 1, state.version + 1))
+    if len(later) < state.version - version or any(one.of_others or one.begins or one.replaced for one in later):
+        return None
+    is_whole = sum(part.end for part in snapshot.parts) == state.bytes - sum(one.bytes for one in later)
+    if not is_whole or any(part.start for part in snapshot.parts):
+        return None
+    return state.rows - sum(one.rows for one in later)
+
+
+def counted_changes(parts: Sequence[SegmentPart], ledger: Ledger | None, first: int, last: int) -> int | None:
+    """How many rows versions have added, as the commit log has counted them.
+
+    Args:
+        parts: where their events lie.
+        ledger: the stream's commit log, if it has one.
+        first: the first version.
+        last: the last one; less where there are none.
+
+    Returns:
+        None where they have to be counted: events of others lie between, or there are many versions.
+    """
+    if ledger is None or last - first >= _MOST_LATER:
+        return None
+    commits = ledger.commits(range(first, last + 1))
+    if len(commits) < last - first + 1 or any(one.of_others or one.begins or one.replaced for one in commits):
+        return None
+    if sum(part.size for part in parts) != sum(one.bytes for one in commits):
+        return None
+    return sum(one.rows for one in commits)
 
 
 def counted_keys(snapshot: Snapshot, ledger: Ledger | None) -> int | None:

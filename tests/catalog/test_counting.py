@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import json
+import random
 import time
 import uuid
+from contextlib import suppress
 
 import pytest
 from catalog_tools import ids, insert, make, plan, write
+from readers import rows_read
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.plans.scans import count_rows
+from pyspark_pravega.catalog.plans.read_request import Position
+from pyspark_pravega.catalog.plans.scans import ScanRequest, count_rows, plan_scan
 from pyspark_pravega.client import ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.client.key_value.table import KeyValueTable
 from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.log.entries import Intent
 from pyspark_pravega.connector.log.entry_keys import ledger_name
 from pyspark_pravega.connector.options import WriteOptions
+from pyspark_pravega.connector.read.changes import ChangesRange
+from pyspark_pravega.connector.read.versions import moment_of
 from pyspark_pravega.connector.write import OverwritingJob
 from pyspark_pravega.connector.write.job import WriteJob
 from pyspark_pravega.connector.write.plan import WritePlan
-from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.errors import ConfigurationError, PravegaError
 
 pytestmark = pytest.mark.server
 
@@ -125,3 +131,53 @@ def test_a_log_of_an_earlier_version_knows_no_sums(catalog: Catalog, scope: str)
     insert(catalog, stream, 2)
     assert ledger.state().version == 2
     assert counted(catalog, stream) is None
+
+
+_STEPS = ("insert", "insert", "scale", "others", "overwrite", "truncate")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_versions_and_their_changes_are_counted_as_reading_them_does(catalog: Catalog, scope: str, seed: int) -> None:
+    """Of a random history, each moment and each range of versions, where reading it says anything at all."""
+    chance, stream = random.Random(seed), make(catalog, scope, segments=2)
+    # The first one has nothing that the log doesn't know.
+    steps = ["insert", "scale", "insert", "insert"] if not seed else [chance.choice(_STEPS) for _ in range(7)]
+    for step in ["insert", *steps]:
+        rows = range(chance.randint(0 if seed else 1, 9))
+        definition = catalog.definition(stream, age_s=0)
+        if step == "insert":
+            insert(catalog, stream, *rows)
+        elif step == "scale":
+            catalog.procedures.call("scale", [f"{scope}.t", chance.randint(1, 3)])
+        elif step == "others":
+            options = WriteOptions(transaction_timeout_ms=60_000, writer_mode="at-least-once")
+            write(WriteJob(WritePlan.of(definition, options)), *rows)
+        elif step == "overwrite":
+            write(OverwritingJob(plan(definition)), *rows)
+        else:
+            catalog.procedures.call("truncate", [f"{scope}.t", str(ledger_of(catalog, stream).state().version)])
+    definition, last = catalog.definition(stream, age_s=0), ledger_of(catalog, stream).state().version
+
+    def asked(position: Position) -> tuple[int, int] | None:
+        """What is counted and what is read; None where it has to be read, or can't be."""
+        try:
+            answer = count_rows(definition, {}, position=position)
+        except PravegaError as error:
+            with pytest.raises(type(error)):
+                rows_read(plan_scan(definition, ScanRequest(columns=["id"], position=position)).reader)
+            return None
+        if answer is None:
+            return None
+        assert answer[1] is None
+        return answer[0], len(rows_read(plan_scan(definition, ScanRequest(columns=["id"], position=position)).reader))
+
+    known = []
+    for first in range(1, last + 1):
+        with suppress(PravegaError):
+            known.append(asked(moment_of(catalog.client, stream, str(first))))
+        for end in range(first, last + 1):
+            known.append(asked(ChangesRange(from_version=str(first), to_version=str(end))))
+    assert all(pair is None or pair[0] == pair[1] for pair in known)
+    if not seed:
+        assert len(known) == 4 + 10
+        assert None not in known

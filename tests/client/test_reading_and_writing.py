@@ -228,11 +228,11 @@ def append_behind(client: Client, stream: Stream, writer: SegmentWriter, data: b
     """Store a block under a writer's id on a connection that the writer knows nothing of."""
     with client.pool.open(stream, 0) as connection:
         setup = wire.SetupAppend(
-            request_id=connection.next_id(), writer_id=writer._writer_id, segment=stream.segment_name(0)
+            request_id=connection.next_id(), writer_id=writer.writer_id, segment=stream.segment_name(0)
         )
         connection.call(setup, wire.AppendSetup)
         block = wire.AppendBlockEnd(
-            writer_id=writer._writer_id,
+            writer_id=writer.writer_id,
             data=data,
             event_count=1,
             last_event_number=last_event_number,

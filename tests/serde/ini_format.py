@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,6 +37,19 @@ class Ini(RowFormat):
         if any(self.separator in str(value) for value in row.values()):
             raise ValueError(f'a value holds "{self.separator}"')
         return self.separator.join(f"{key}={value}" for key, value in row.items() if value is not None).encode()
+
+
+class Halting(Ini):
+    """Halts the process `halting.process` when an event is decoded first: then the file `halting.once` is gone."""
+
+    def decode_event(self, event: bytes) -> Mapping[str, Any]:
+        try:
+            os.remove(self.properties["halting.once"])
+        except FileNotFoundError:
+            pass
+        else:
+            os.kill(int(self.properties["halting.process"]), signal.SIGSTOP)
+        return super().decode_event(event)
 
 
 class Doubles(EventFormat):

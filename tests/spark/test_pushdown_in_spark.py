@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +13,7 @@ from changes_tools import changes_in
 from entry_tools import descendants
 from pyspark.sql import SparkSession
 
+from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
 
 pytestmark = [pytest.mark.server, pytest.mark.spark]
@@ -29,6 +34,8 @@ def test_count_is_answered_by_the_commit_log_where_it_knows_all(spark: SparkSess
     assert asked(f"SELECT count(*) FROM {table}") == ((100,), True)
     assert asked(f"SELECT count(1), count(*) + 1 FROM {table}") == ((100, 101), True)
     assert spark.table(table).count() == 100
+    assert asked(f"SELECT count(*) FROM {table} VERSION AS OF 1") == ((100,), True)
+    assert asked(f"SELECT count(*) FROM {changes_in(table, 1)}") == ((100,), True)
     for query, answer in {
         f"SELECT count(*) FROM {table} WHERE id < 7": (7,),
         f"SELECT count(*) FILTER (WHERE id < 8) FROM {table}": (8,),
@@ -36,8 +43,6 @@ def test_count_is_answered_by_the_commit_log_where_it_knows_all(spark: SparkSess
         f"SELECT count(*) FROM (SELECT * FROM {table} LIMIT 9)": (9,),
         f"SELECT count(*) FROM {table} GROUP BY id % 1": (100,),
         f"SELECT count(DISTINCT id % 3) FROM {table}": (3,),
-        f"SELECT count(*) FROM {table} VERSION AS OF 1": (100,),
-        f"SELECT count(*) FROM {changes_in(table, 1)}": (100,),
         f"SELECT count(*) FROM {table} WITH ('mode' = 'permissive')": (100,),
     }.items():
         assert asked(query) == (answer, False), query
@@ -70,6 +75,29 @@ def test_a_query_that_stops_early_leaves_its_worker_for_the_next_one(spark: Spar
                 asked = spark.sql(f"SELECT id, s FROM {rows_of} WHERE {condition} LIMIT {limit}")
                 assert len(asked.collect()) == limit
                 assert workers() <= before, (manner, table, condition)
+
+
+def test_a_query_that_stops_early_waits_for_no_silent_store(
+    spark: SparkSession, sandbox: Sandbox, namespace: str, tmp_path: Path
+) -> None:
+    """The first rows halt the servers, and the rest of the task's is behind them: the query has what it wants."""
+    once = tmp_path / "once"
+    halting = f"'format' = 'ini_format:Halting', 'halting.process' = '{sandbox.pravega_pid}', 'halting.once' = '{once}'"
+    columns = "id BIGINT NOT NULL, name STRING"
+    spark.sql(f"CREATE TABLE {namespace}.silent ({columns}) TBLPROPERTIES ({halting}, 'segments' = '2')")
+    spark.sql(f"INSERT INTO {namespace}.silent SELECT id, repeat(id % 10, 1000) FROM range(800)")
+    asked = spark.sql(f"SELECT * FROM {namespace}.silent WHERE id >= 0 LIMIT 1")
+    once.touch()
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(asked.collect)
+        try:
+            (row,) = running.result(60)
+            assert not once.exists()
+        finally:
+            os.kill(sandbox.pravega_pid, signal.SIGCONT)
+    assert row.name == str(row.id % 10) * 1000
+    spark.sql(f"INSERT INTO {namespace}.silent VALUES (800, 'a')")
+    assert spark.table(f"{namespace}.silent").count() == 801
 
 
 @pytest.mark.parametrize(

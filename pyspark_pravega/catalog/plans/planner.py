@@ -15,7 +15,7 @@ from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.plans import key_values, scans, writes
 from pyspark_pravega.catalog.plans.moments import QueryMoment
-from pyspark_pravega.catalog.plans.read_request import all_columns
+from pyspark_pravega.catalog.plans.read_request import Position, all_columns
 from pyspark_pravega.catalog.plans.scans import NarrowedScan, PlannedScan, ScanRequest
 from pyspark_pravega.catalog.statements import Staged, is_metadata
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
@@ -166,7 +166,8 @@ class Planner:
         options: Mapping[str, str],
         planned: StructType | None,
         moment: QueryMoment,
-    ) -> tuple[int, ReadSet] | None:
+        position: Position | None = None,
+    ) -> tuple[int, ReadSet | None] | None:
         """How many rows a table has, where the commit log knows; and of which version.
 
         Args:
@@ -175,6 +176,7 @@ class Planner:
             options: the read's.
             planned: see `ScanRequest`, as for the next one.
             moment: when the query reads the table.
+            position: which part of it.
         """
         relation = self._relation(namespace, table, options)
         if isinstance(relation, KeyValueDefinition):
@@ -182,7 +184,7 @@ class Planner:
         # A count of a column that was NOT NULL comes as one of rows.
         if planned is not None:
             check_planned(relation.stream, planned, (), all_columns(relation))
-        return scans.count_rows(relation, options, moment)
+        return scans.count_rows(relation, options, moment, position)
 
     def plan_write(
         self,

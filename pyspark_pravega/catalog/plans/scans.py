@@ -17,8 +17,10 @@ from pyspark_pravega.catalog.pushdown import (
     OFFSET,
     Bounds,
     EarlyEnd,
+    counted_changes,
     counted_keys,
     counted_rows,
+    counted_until,
     narrowed,
     narrowed_chains,
     routing_fingerprint,
@@ -34,6 +36,7 @@ from pyspark_pravega.connector.read import (
     BatchReader,
     ChangesRange,
     ChangesReader,
+    CommittedRange,
     Extent,
     Moment,
     RowChangesReader,
@@ -148,8 +151,7 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
 def _changes(read: _Read, wanted: ChangesRange) -> PlannedScan:
     """CHANGES of a table without a key: the events that versions have added. It needs the versions' entries only."""
     first, last = read.versions(wanted)
-    ledger = read.ledger if first <= last else None
-    committed = [] if ledger is None else committed_ranges(read.client, ledger, first, last)
+    committed = _committed(read, first, last)
     reader = ChangesReader(read.definition, committed, read.request.columns)
     return read.planned(reader, [one.part for one in committed])
 
@@ -338,14 +340,21 @@ def check_read(definition: TableDefinition, options: Mapping[str, str]) -> Exten
 
 
 def count_rows(
-    definition: TableDefinition, options: Mapping[str, str], moment: QueryMoment | None = None
-) -> tuple[int, ReadSet] | None:
+    definition: TableDefinition,
+    options: Mapping[str, str],
+    moment: QueryMoment | None = None,
+    position: Position | None = None,
+) -> tuple[int, ReadSet | None] | None:
     """How many rows a table has, where that is known without reading it; and of which version.
 
     Args:
         definition: what the stream is as a table.
         options: the read's options.
         moment: when the query reads the table.
+        position: which part of the table; None for all of it as it is now.
+
+    Returns:
+        The version is None of what isn't the whole table as it is now, as of `PlannedScan`.
 
     Raises:
         ConfigurationError: an option is unknown or malformed.
@@ -355,12 +364,26 @@ def count_rows(
         given.keys() & (BOUND_KEYS | VERSION_KEYS | {MODE, BAD_EVENTS})
         or definition.types is not None
         or definition.mode == DROP_MALFORMED
+        or isinstance(position, Extent)
     ):
         return None
-    if definition.is_changes:
+    request = ScanRequest(columns=(), options=options, position=position, moment=moment or QueryMoment())
+    read = _Read.of(definition, request)
+    wanted = changes_of(definition, read.options, position)
+    if (wanted is not None or position is not None) and read.is_keyed:
         return None
-    client, stream, is_keyed = shared_client(definition.settings), definition.stream, definition.key is not None
-    ledger = open_ledger(client, stream)
-    snapshot = (moment or QueryMoment()).snapshot(client, stream, ledger, keyed=is_keyed)
-    rows = (counted_keys if is_keyed else counted_rows)(snapshot, ledger)
+    if wanted is not None:
+        first, last = read.versions(wanted)
+        rows = counted_changes([one.part for one in _committed(read, first, last)], read.ledger, first, last)
+        return None if rows is None else (rows, None)
+    if isinstance(position, Moment):
+        rows = counted_until(_at(read, position), read.ledger, position.version)
+        return None if rows is None else (rows, None)
+    snapshot = request.moment.snapshot(read.client, read.stream, read.ledger, keyed=read.is_keyed)
+    rows = (counted_keys if read.is_keyed else counted_rows)(snapshot, read.ledger)
     return None if rows is None else (rows, ReadSet.of(snapshot))
+
+
+def _committed(read: _Read, first: int, last: int) -> Sequence[CommittedRange]:
+    """What versions have added."""
+    return [] if read.ledger is None or first > last else committed_ranges(read.client, read.ledger, first, last)

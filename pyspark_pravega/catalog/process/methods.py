@@ -346,12 +346,13 @@ class CatalogMethods:
         options: dict[str, str],
         schema: StructType | None = None,
         moments: list[str] | None = None,
+        position: PositionText | None = None,
     ) -> CountedRows:
-        """How many rows a table has, where the commit log knows; schema and `moments` are as of `plan_scan`."""
+        """How many rows a table has, where the commit log knows. What is given is as of `plan_scan`."""
         moment = QueryMoment(moments or ())
-        counted = self.planner.count_rows(namespace, table, options, schema, moment)
-        rows, seen = (None, None) if counted is None else (counted[0], counted[1].to_json())
-        return {"rows": rows, "seen": seen, "moment": moment.news}
+        counted = self.planner.count_rows(namespace, table, options, schema, moment, position_of(position))
+        rows, seen = (None, None) if counted is None else counted
+        return {"rows": rows, "seen": None if seen is None else seen.to_json(), "moment": moment.news}
 
     # Streaming reads
     def open_stream(self, source: Source) -> OpenedStream:

@@ -9,7 +9,7 @@ import ssl
 import sys
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, Self, TypeVar
 
 from pyspark_pravega.client.connections.absent import PING_AFTER_S, Presence
@@ -41,6 +41,8 @@ WAKE_BYTES = 512 << 10
 costs that saves a quarter (9 wake-ups and 0.20 ms of CPU before; 2.6 and about 0.15 ms)."""
 _LARGE_BYTES = 128 << 10
 """What is missing of a large answer, at least."""
+_SMALL_REPLIES_BYTES = 64 << 10
+"""What is taken at once of small answers: less than `_LARGE_BYTES`, so nobody waits for more to come."""
 TOKEN_EXPIRED = 1
 """`AuthTokenCheckFailed.code` of a token that is too old."""
 
@@ -236,11 +238,51 @@ class Connection:
     def _name(self) -> str:
         return f"segment store {self.endpoint[0]}:{self.endpoint[1]}"
 
+    def replies(self, count: int, *, timeout: float | None = None) -> Iterator[wire.Command]:
+        """The next replies where all are small: as many as have come are taken at once, not one after another.
+
+        Args:
+            count: how many, keep-alives aside; nothing else is under way.
+            timeout: seconds to wait for the next one; the connection's own when None.
+
+        Yields:
+            The replies in the order in which they come.
+
+        Raises:
+            SegmentStoreUnavailableError: nothing came in time, or the connection is lost.
+            WireError: what came isn't the protocol.
+        """
+        memory = memoryview(bytearray(_SMALL_REPLIES_BYTES))
+        while count > 0:
+            received = self._receive_into(memory, self._deadline(timeout))
+            try:
+                commands = [self._known(command) for command in self._decoder.feed(memory[:received])]
+            except WireError:
+                self.healthy = False
+                raise
+            for command in commands:
+                if not isinstance(command, wire.KeepAlive):
+                    count -= 1
+                    yield command
+        if count < 0:
+            self.healthy = False
+            raise WireError(f"{self._name} sent more answers than it was asked for")
+
     def _next(self, deadline: float) -> wire.Command:
         try:
             while True:
+                reply = self._decoder.filled(self._receive_into(self._decoder.next_buffer(), deadline))
+                if reply is not None:
+                    return self._known(reply)
+        except WireError:
+            self.healthy = False
+            raise
+
+    def _receive_into(self, target: memoryview, deadline: float) -> int:
+        """Some bytes, as soon as there are any."""
+        try:
+            while True:
                 self._settle_timeout(deadline)
-                target = self._decoder.next_buffer()
                 self._wake_at(min(len(target), WAKE_BYTES) if len(target) >= _LARGE_BYTES else 1)
                 try:
                     count = self._socket.recv_into(target)
@@ -249,19 +291,17 @@ class Connection:
                     continue
                 if count == 0:
                     self._lost(ConnectionResetError("closed by the server"))
-                reply = self._decoder.filled(count)
-                if isinstance(reply, UnknownCommand):
-                    raise WireError(f"{self._name} sent a command of type {reply.type}, which this client doesn't know")
-                if reply is not None:
-                    self.used_at = time.monotonic()
-                    if self._presence is not None:
-                        self._presence.heard()
-                    return reply
+                return count
         except OSError as error:
             self._lost(error)
-        except WireError:
-            self.healthy = False
-            raise
+
+    def _known(self, reply: wire.Command | UnknownCommand) -> wire.Command:
+        if isinstance(reply, UnknownCommand):
+            raise WireError(f"{self._name} sent a command of type {reply.type}, which this client doesn't know")
+        self.used_at = time.monotonic()
+        if self._presence is not None:
+            self._presence.heard()
+        return reply
 
     def _send(self, piece: Buffer, deadline: float) -> None:
         left = memoryview(piece)

@@ -14,13 +14,16 @@ from pyspark_pravega.client.connections import Cluster
 from pyspark_pravega.client.events.blocks import Batch, Events, Keys, Placed, blocks
 from pyspark_pravega.client.names import SegmentRange, Stream
 from pyspark_pravega.client.routing import cells
-from pyspark_pravega.client.segments import BLOCK_BYTES, HeldConnections, Piece, SegmentWriter
+from pyspark_pravega.client.segments import BLOCK_BYTES, HeldConnections, Piece, SegmentWriter, store_together
 from pyspark_pravega.client.transactions import Transaction, TransactionState
 from pyspark_pravega.deadlines import Limit, Reminders
 from pyspark_pravega.errors import PravegaError, SegmentNotFoundError, TransactionError, UnavailableError
 
 DEFAULT_LEASE_MS = 60_000
 _MOST_WAITING_BYTES = 8 * BLOCK_BYTES
+_LITTLE_BYTES = 64 << 10
+"""A block of fewer bytes is sent together with those of other segments."""
+_FEW_SEGMENTS = 8
 _BATCH_BYTES = 1024
 """What a batch takes beside its events."""
 _POLL_S = 0.005
@@ -206,14 +209,21 @@ class TransactionWriter:
             return
         batch = Batch.joined(self._waiting)
         self._waiting, self._waiting_bytes = [], 0
+        # Where each segment gets little, waiting for each takes longer than the rest.
+        many, held_back = len(self._cells) > _FEW_SEGMENTS, list[SegmentWriter]()
         with self._lost_if_gone():
             for part in batch.parts(len(self._cells)):
                 for cell, placed in part.place(self._cells):
                     writer = self._writer(cell.segment_id)
                     for block in blocks(placed):
-                        writer.append(memoryview(block.data), len(block))
+                        data, events = memoryview(block.data), len(block)
+                        if many and len(data) <= _LITTLE_BYTES and writer.hold_back(data, events):
+                            held_back.append(writer)
+                        else:
+                            writer.append(data, events)
                         if self._is_cut:
                             self._note(cell, writer.bytes_written, block)
+            store_together(self._client.pool, self.transaction.segments.stream, held_back)
 
     def _note(self, cell: SegmentRange, end: int, block: Placed) -> None:
         """Blocks of one writer lie in the order in which they were appended, whatever happens to connections."""

@@ -1,10 +1,11 @@
 """Bytes of single segments: `reading`, `writing`, events beyond a block (`large_events`), and `gathering`.
 
-`held` bounds the connections of writers. `surveying` asks for the states of many streams' segments at once.
-`gathering` copies what several transactions hold into one. The room uses `connections` and below, and
-knows no events but their frames.
+`ahead` reads little of many segments, and `spread` writes little to many. `held` bounds the connections of writers.
+`surveying` asks for the states of many streams' segments at once. `gathering` copies what several transactions hold
+into one. The room uses `connections` and below, and knows no events but their frames.
 """
 
+from pyspark_pravega.client.segments.ahead import read_together
 from pyspark_pravega.client.segments.gathering import Piece, Staged, gather, target_of
 from pyspark_pravega.client.segments.held import HeldConnections
 from pyspark_pravega.client.segments.reading import (
@@ -14,6 +15,7 @@ from pyspark_pravega.client.segments.reading import (
     segment_state,
     segment_states,
 )
+from pyspark_pravega.client.segments.spread import store_together
 from pyspark_pravega.client.segments.surveying import survey, survey_events
 from pyspark_pravega.client.segments.writing import BLOCK_BYTES, MAX_EVENT_BYTES, SegmentWriter
 
@@ -28,8 +30,10 @@ __all__ = [
     "follow_segment",
     "gather",
     "read_range",
+    "read_together",
     "segment_state",
     "segment_states",
+    "store_together",
     "survey",
     "survey_events",
     "target_of",

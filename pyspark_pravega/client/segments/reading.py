@@ -135,8 +135,7 @@ def _ask_states(
                     wire.GetSegmentAttribute(request_id=request_id, segment=segment, attribute=attribute, token=token)
                 )
         connection.send(*questions)
-        while segments_by_request:
-            reply = connection.receive()
+        for reply in connection.replies(len(segments_by_request)):
             segment_id = segments_by_request.pop(getattr(reply, "request_id", -1), -1)
             if isinstance(reply, wire.StreamSegmentInfo):
                 infos[segment_id] = reply if reply.exists and not reply.deleted else None

@@ -90,8 +90,7 @@ def _ask(
                         asked[request_id] = segment, number
                         commands.append(question(request_id, name, token))
                 connection.send(*commands)
-                while asked:
-                    reply = connection.receive()
+                for reply in connection.replies(len(asked)):
                     segment, number = asked.pop(getattr(reply, "request_id", -1))
                     stream, segment_id = segment
                     if isinstance(reply, (wire.StreamSegmentInfo, wire.SegmentAttribute)):

@@ -116,9 +116,9 @@ class SegmentWriter:
         """If tracked: where what was written lies in the segment, bytes from and to, in order. What was stored without
         an answer, because a connection was lost, is missing."""
         self._tracked = tracked
-        self._pool, self._stream, self._segment_id = pool, stream, segment_id
-        self._segment = segment or stream.segment_name(segment_id)
-        self._writer_id = writer_id or uuid.uuid4()
+        self._pool, self._stream = pool, stream
+        self.segment_id, self._segment = segment_id, segment or stream.segment_name(segment_id)
+        self.writer_id = writer_id or uuid.uuid4()
         self._held = held or HeldConnections()
         self._stored = wire.NO_EVENT
         self._connection: Connection | None = None
@@ -146,6 +146,30 @@ class SegmentWriter:
         self.bytes_written += len(data)
         self.events_written += events
         self._append(_Block(data=data, events=events, last_event_number=self.events_written, origin=origin))
+
+    def hold_back(self, data: Buffer, events: int) -> bool:
+        """Take a block as `append` does, and send it with the next one, or by `flush`: see `spread`.
+
+        Args:
+            data: as of `append`.
+            events: likewise.
+
+        Returns:
+            False where it isn't taken: the writer has a connection, or something under way.
+        """
+        if self._connection is not None or self._unacknowledged:
+            return False
+        self.bytes_written += len(data)
+        self.events_written += events
+        self._unacknowledged.append(
+            _Block(data=data, events=events, last_event_number=self.events_written, origin=None)
+        )
+        return True
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether it has something to send, and no connection for it."""
+        return self._connection is None and bool(self._unacknowledged)
 
     def append_numbered(self, events: Numbered) -> None:
         """Append events with numbers, but for those whose numbers the segment has stored for the writer id.
@@ -225,11 +249,11 @@ class SegmentWriter:
         retries = Retries(self._pool.timeout)
         while True:
             try:
-                with self._pool.open(self._stream, self._segment_id, fresh=retries.failures > 0) as connection:
+                with self._pool.open(self._stream, self.segment_id, fresh=retries.failures > 0) as connection:
                     self._set_up(connection)
                 return
             except (SegmentStoreUnavailableError, TokenExpiredError) as error:
-                self._pool.learn(self._stream, self._segment_id, error)
+                self._pool.learn(self._stream, self.segment_id, error)
                 if not retries.again():
                     raise
 
@@ -261,7 +285,7 @@ class SegmentWriter:
                 return
             except (SegmentStoreUnavailableError, TokenExpiredError) as error:
                 self.close()
-                self._pool.learn(self._stream, self._segment_id, error)
+                self._pool.learn(self._stream, self.segment_id, error)
                 if len(self._unacknowledged) < count:
                     # It goes on, if with trouble: the time to give up begins anew.
                     retries.succeeded()
@@ -274,7 +298,7 @@ class SegmentWriter:
 
     def _resume(self, *, fresh: bool) -> Connection:
         """Connect, and send what the server doesn't have, with the same borders between blocks."""
-        connection = self._connection = self._pool.take(self._stream, self._segment_id, fresh=fresh)
+        connection = self._connection = self._pool.take(self._stream, self.segment_id, fresh=fresh)
         self._held.use(self)
         self._set_up(connection)
         for block in self._unacknowledged:
@@ -283,20 +307,38 @@ class SegmentWriter:
 
     def _set_up(self, connection: Connection) -> None:
         """Announce the writer, and learn which of its blocks are stored."""
-        self._setup_id = connection.next_id()
-        setup = wire.SetupAppend(
-            request_id=self._setup_id,
-            writer_id=self._writer_id,
-            segment=self._segment,
-            token=self._pool.tokens.get(self._stream, write=True),
-        )
-        connection.send(setup)
+        connection.send(self.announce(connection))
         reply = connection.receive()
         if isinstance(reply, wire.InvalidEventNumber):
             # Another one stored something under the id while the server looked.
             connection.healthy = False
             raise SegmentStoreUnavailableError(f'segment "{self._segment}" was storing blocks of its id from elsewhere')
-        stored = connection.expect(reply, wire.AppendSetup).last_event_number
+        self.announced(connection.expect(reply, wire.AppendSetup))
+
+    def announce(self, connection: Connection) -> wire.SetupAppend:
+        """The question with which it begins on a connection.
+
+        Args:
+            connection: that one.
+        """
+        self._setup_id = connection.next_id()
+        return wire.SetupAppend(
+            request_id=self._setup_id,
+            writer_id=self.writer_id,
+            segment=self._segment,
+            token=self._pool.tokens.get(self._stream, write=True),
+        )
+
+    def announced(self, reply: wire.AppendSetup) -> None:
+        """Learn from the answer which blocks are stored.
+
+        Args:
+            reply: the answer.
+
+        Raises:
+            TransactionError: another writer appends other blocks under the same id.
+        """
+        stored = reply.last_event_number
         self._forget(stored)
         if self._unacknowledged:
             first = self._unacknowledged[0]
@@ -304,7 +346,7 @@ class SegmentWriter:
                 self._unacknowledged[0] = self._rest(first)
             elif first.first_event_number <= stored:
                 raise TransactionError(
-                    f'segment "{self._segment}" has events of writer {self._writer_id} up to number {stored}, which is '
+                    f'segment "{self._segment}" has events of writer {self.writer_id} up to number {stored}, which is '
                     "within a block of this one: another writer has taken its id, so nothing more was sent"
                 )
 
@@ -315,14 +357,19 @@ class SegmentWriter:
         if block.numbered is not None and block.first_event_number <= self._stored:
             # The last one: of those before it at least one event isn't stored.
             block = self._unacknowledged[-1] = self._rest(block)
-        connection.send(
-            wire.AppendBlockEnd(
-                writer_id=self._writer_id,
-                data=block.data,
-                event_count=block.events,
-                last_event_number=block.last_event_number,
-                request_id=self._setup_id,
-            )
+        connection.send(self._command(block))
+
+    def next_block(self) -> list[wire.AppendBlockEnd]:
+        """What it appends first on the connection on which it is announced; nothing where nothing is left."""
+        return [self._command(self._unacknowledged[0])] if self._unacknowledged else []
+
+    def _command(self, block: _Block) -> wire.AppendBlockEnd:
+        return wire.AppendBlockEnd(
+            writer_id=self.writer_id,
+            data=block.data,
+            event_count=block.events,
+            last_event_number=block.last_event_number,
+            request_id=self._setup_id,
         )
 
     def _rest(self, block: _Block) -> _Block:
@@ -337,7 +384,14 @@ class SegmentWriter:
             # Blocks of a connection that was lost come through after all: they weren't stored yet, and so weren't told,
             # when this one was set up. On the next connection it can be seen what is there.
             raise SegmentStoreUnavailableError(f'segment "{self._segment}" was still storing blocks sent earlier')
-        stored = connection.expect(reply, wire.DataAppended)
+        self.acknowledged(connection.expect(reply, wire.DataAppended))
+
+    def acknowledged(self, stored: wire.DataAppended) -> None:
+        """Note what is stored.
+
+        Args:
+            stored: what the segment store has answered.
+        """
         if self._tracked:
             self._note(stored)
         self._forget(stored.event_number)

@@ -17,6 +17,7 @@ from pyspark_pravega.connector.read.changes import (
 from pyspark_pravega.connector.read.committed import (
     MOST_ADDITIONS,
     CommittedPartition,
+    CommittedRange,
     commits_between,
     committed_partitions,
     committed_ranges,
@@ -64,6 +65,7 @@ __all__ = [
     "ChangesRange",
     "ChangesReader",
     "CommittedPartition",
+    "CommittedRange",
     "Era",
     "Extent",
     "KeyedReader",

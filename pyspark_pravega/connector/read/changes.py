@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_pravega.client import Stream
+from pyspark_pravega.client import SegmentPart, Stream
+from pyspark_pravega.client.events import EventBatch
 from pyspark_pravega.connector.bounds import VersionBounds
 from pyspark_pravega.connector.log import Ledger
 from pyspark_pravega.connector.read.committed import CommittedPartition, CommittedRange, committed_partitions
@@ -143,6 +144,7 @@ class ChangesReader(BatchReader):
         inner = [name for name in columns if name not in CHANGE_COLUMNS.fieldNames()]
         super().__init__(definition, None, inner, fail_on_data_loss=fail_on_data_loss)
         self._ranges = ranges
+        self._of_parts: dict[SegmentPart, CommittedRange] = {}
         self._range: CommittedRange | None = None
         if columns:
             known = {field.name: field for field in (*output_schema(definition, inner), *CHANGE_COLUMNS)}
@@ -165,8 +167,12 @@ class ChangesReader(BatchReader):
         """
         if not isinstance(partition, CommittedPartition):
             return
-        for self._range in partition.ranges:
-            yield from super().batches(SlicePartition([self._range.part]))
+        self._of_parts = {one.part: one for one in partition.ranges}
+        yield from super().batches(SlicePartition(list(self._of_parts)))
+
+    def _frames(self, part: SegmentPart) -> Iterator[EventBatch]:
+        self._range = self._of_parts[part]
+        yield from super()._frames(part)
 
     def _metadata(self, field: pa.Field, frames: framing.Frames, segment_id: int, position: int) -> pa.Array:
         if field.name not in CHANGE_COLUMNS.fieldNames():

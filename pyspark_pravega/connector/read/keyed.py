@@ -31,6 +31,7 @@ from pyspark_pravega.connector.read.event_pointers import (
 )
 from pyspark_pravega.connector.read.partitions import SlicePartition
 from pyspark_pravega.connector.read.reader import BatchReader, pieces, some_frames
+from pyspark_pravega.connector.read.small_parts import groups, merged
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import COMPACTED, TableDefinition, flat_fields, flat_key, shown_key, whole_key
 from pyspark_pravega.errors import ConfigurationError, EventDecodeError, UnsupportedOperationError
@@ -188,7 +189,8 @@ class KeyedReader(BatchReader):
                 if self._only_keys:
                     yield from self._key_rows(rows)
                 else:
-                    yield from self._rows_at(parts, np.sort(EventPointers.column(rows).locations), kept)
+                    batches = self._rows_at(parts, np.sort(EventPointers.column(rows).locations), kept)
+                    yield from merged(batches, self._most_rows)
 
     def _check_parts(self, parts: Sequence[SegmentPart]) -> None:
         if len(parts) > MOST_PARTS or any(part.end >= MOST_BYTES for part in parts):
@@ -244,12 +246,16 @@ class KeyedReader(BatchReader):
         """
         schema = pa.schema([*self._flat_key(), pa.field(POINTER, pa.int64())])
         last = Last(range=range, table=schema.empty_table())
-        for number in changed:
-            part = parts[number]
-            for frames, position in self._kept_frames(number, part, kept):
-                last.more.append(self._keys(frames, part.segment_id, position, number, last.range))
-                if last.rows_to_merge >= max(MERGED_ROWS, last.table.num_rows):
-                    self._merge(last)
+        numbers, is_kept = iter(changed), any(kept.frames)
+        for group in groups([parts[number] for number in changed]):
+            # What is kept of the first pass needn't be asked for again.
+            self._read_ahead([] if is_kept else group)
+            for part in group:
+                number = next(numbers)
+                for frames, position in self._kept_frames(number, part, kept):
+                    last.more.append(self._keys(frames, part.segment_id, position, number, last.range))
+                    if last.rows_to_merge >= max(MERGED_ROWS, last.table.num_rows):
+                        self._merge(last)
         self._merge(last)
         return last
 

@@ -17,11 +17,12 @@ import pyarrow.compute as pc
 
 from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.client.events import EventBatch, event_batches
-from pyspark_pravega.client.segments import read_range, segment_states
+from pyspark_pravega.client.segments import read_range, read_together, segment_states
 from pyspark_pravega.connector import handover
 from pyspark_pravega.connector.log import Snapshot
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
+from pyspark_pravega.connector.read.small_parts import groups, merged
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import (
     CORRUPT_EVENTS,
@@ -116,6 +117,7 @@ class BatchReader(RowsReader):
         self._mode, self._types, self._dead_letters = definition.mode, definition.types, definition.dead_letters
         self._snapshot, self._follows = snapshot, snapshot is None
         self._dropped = 0
+        self._received: dict[tuple[int, int, int], memoryview] = {}
         self.bytes_read = 0
         """Bytes of events, frames included, that `read` has gone through so far."""
         self._min_partitions, self._fail_on_data_loss = min_partitions, fail_on_data_loss
@@ -158,13 +160,21 @@ class BatchReader(RowsReader):
         """
         if isinstance(partition, SlicePartition):
             with told_plainly():
-                for part in partition.parts:
-                    yield from self._read_part(part)
+                for parts in groups(partition.parts):
+                    yield from merged(self._read_parts(parts), self._most_rows)
 
-    def _read_part(self, part: SegmentPart) -> Iterator[Batch]:
-        for events in self._frames(part):
-            for batch, _ in self.rows_of(events):
-                yield batch
+    def _read_parts(self, parts: Sequence[SegmentPart]) -> Iterator[Batch]:
+        self._read_ahead(parts)
+        for part in parts:
+            for events in self._frames(part):
+                for batch, _ in self.rows_of(events):
+                    yield batch
+
+    def _read_ahead(self, parts: Sequence[SegmentPart]) -> None:
+        """Receive a group of parts, for `_frames`."""
+        ranges = [(part.segment_id, part.start, part.end) for part in parts]
+        pool = shared_client(self._settings).pool
+        self._received = read_together(pool, self._stream, ranges) if len(ranges) > 1 else {}
 
     def rows_of(self, events: EventBatch) -> Iterator[tuple[Batch, int]]:
         """The rows of some events.
@@ -187,9 +197,11 @@ class BatchReader(RowsReader):
         """The frames of a part's events, about a megabyte at a time."""
         self._dropped, position = 0, part.start
         pool = shared_client(self._settings).pool
+        received = self._received.pop((part.segment_id, part.start, part.end), None)
         while position < part.end:
             try:
-                with closing(read_range(pool, self._stream, part.segment_id, position, part.end)) as buffers:
+                read = read_range(pool, self._stream, part.segment_id, position, part.end)
+                with nullcontext([received]) if received is not None else closing(read) as buffers:
                     for events in event_batches(buffers, self._stream, part.segment_id, position, end=part.end):
                         check_wanted()
                         self.bytes_read += events.end - position

@@ -27,7 +27,8 @@ public final class SelfCheck {
     tell("Spark", () -> Since.fits());
     tell("Arrow runner", WorkerRunner::isAsExpected);
     tell("daemon module", () -> has(ArrowPythonRunner.class, WorkerRunner.DAEMON_MODULE));
-    tell("worker channel", () -> has(PythonWorker.class, "channel"));
+    tell("worker channel", () -> has(PythonWorker.class, "channel") && has(PythonWorker.class, "stop"));
+    tell("worker's output", () -> has(ArrowPythonRunner.class, "newReaderIterator"));
     if (Since.isAtLeast(PromptRunner.SINCE)) {
       tell("pipelined runner", () -> has(ArrowPythonRunner.class, "pipelinedEnabled"));
     }

@@ -1,11 +1,14 @@
 package pyspark.pravega.internals;
 
+import java.io.DataInputStream;
 import java.io.IOException;
 import java.net.StandardSocketOptions;
 import java.nio.channels.SocketChannel;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
+import java.util.concurrent.atomic.AtomicBoolean;
+import java.util.function.Consumer;
 import java.util.function.Function;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.TaskContext;
@@ -39,6 +42,7 @@ public class WorkerRunner extends ArrowRunner {
   private static volatile String preloaded = "pyspark_pravega.spark.daemon";
 
   private final String daemon;
+  private Consumer<Worker> begun = worker -> {};
 
   /**
    * @param daemon the module of the daemon; null for Spark's own, or the one that the user has configured
@@ -93,6 +97,7 @@ public class WorkerRunner extends ArrowRunner {
    * @param counts what the runner counts into
    * @param rows the input; nothing of it is taken before there is a worker
    * @param partition the task's
+   * @param begun is told the worker when it begins
    */
   public static scala.collection.Iterator<ColumnarBatch> run(
       UserDefinedPythonDataSource source,
@@ -102,11 +107,28 @@ public class WorkerRunner extends ArrowRunner {
       scala.collection.immutable.Map<String, String> runnerConf,
       scala.collection.immutable.Map<String, SQLMetric> counts,
       scala.collection.Iterator<scala.collection.Iterator<InternalRow>> rows,
-      int partition) {
+      int partition,
+      Consumer<Worker> begun) {
     return preloaded(
-        daemon ->
-            new WorkerRunner(source, function, input, timeZone, runnerConf, counts, daemon)
-                .compute(rows, partition, TaskContext.get()));
+        daemon -> {
+          WorkerRunner runner = new WorkerRunner(source, function, input, timeZone, runnerConf, counts, daemon);
+          runner.begun = begun;
+          return runner.compute(rows, partition, TaskContext.get());
+        });
+  }
+
+  /**
+   * A worker at work.
+   *
+   * @param taken whether Spark, or who gave it up, has settled what becomes of it
+   */
+  public record Worker(PythonWorker process, AtomicBoolean taken) {
+    /** Closes the connection to it, unless it has come to its end: who reads its output fails then. */
+    public void giveUp() {
+      if (taken.compareAndSet(false, true)) {
+        process.stop();
+      }
+    }
   }
 
   /**
@@ -154,6 +176,24 @@ public class WorkerRunner extends ArrowRunner {
       }
     }
     return super.newWriter(env, worker, rows, partition, context);
+  }
+
+  /** Spark's own, of which is told with what it reads: its arguments' types are another Spark's others. */
+  @Override
+  @SuppressWarnings("rawtypes")
+  public scala.collection.Iterator newReaderIterator(
+      DataInputStream output,
+      BasePythonRunner.Writer writer,
+      long startTime,
+      SparkEnv env,
+      PythonWorker worker,
+      Option process,
+      AtomicBoolean releasedOrClosed,
+      TaskContext context) {
+    begun.accept(new Worker(worker, releasedOrClosed));
+    // So Java takes the method of Spark's that Scala has made of a trait's, not the abstract one.
+    BasePythonRunner<?, ?>.Writer own = writer;
+    return super.newReaderIterator(output, own, startTime, env, worker, process, releasedOrClosed, context);
   }
 
   /** Spark's name for the module that it starts; private there, and asked for by this name. */

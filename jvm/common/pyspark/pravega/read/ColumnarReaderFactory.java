@@ -102,6 +102,7 @@ public final class ColumnarReaderFactory implements PartitionReaderFactory {
       values.addAll(List.of(UTF8String.fromString(mark), sharedMemory));
     }
     InternalRow input = new GenericInternalRow(new Object[] {new GenericInternalRow(values.toArray())});
+    AtomicReference<WorkerRunner.Worker> worker = new AtomicReference<>();
     scala.collection.Iterator<ColumnarBatch> received =
         WorkerRunner.run(
             source,
@@ -111,11 +112,12 @@ public final class ColumnarReaderFactory implements PartitionReaderFactory {
             runnerConf,
             PythonUtils.toScalaMap(counts),
             scala.collection.Iterator$.MODULE$.single(scala.collection.Iterator$.MODULE$.single(input)),
-            planned.index());
+            planned.index(),
+            worker::set);
     OwnedBatches batches = new OwnedBatches(received, columns, TaskContext.get(), mark);
     // Listeners are called in the reverse of their order: this one before the runner's, which stop its worker and,
     // where Spark's pipelined way is configured, the thread that writes its input.
-    TaskCompletionListener stopped = task -> stopEarly(task, batches, stop);
+    TaskCompletionListener stopped = task -> stopEarly(task, batches, stop, worker.get());
     TaskEnd.before(stopped);
     counted.set(
         () -> MetricSources.partitionRead(
@@ -123,10 +125,10 @@ public final class ColumnarReaderFactory implements PartitionReaderFactory {
     return batches;
   }
 
-  private static void stopEarly(TaskContext task, OwnedBatches batches, File stop) {
-    if (!task.isFailed() && !task.isInterrupted()) {
+  private static void stopEarly(TaskContext task, OwnedBatches batches, File stop, WorkerRunner.Worker worker) {
+    if (worker != null && !task.isFailed() && !task.isInterrupted()) {
       try {
-        batches.stopEarly(stop);
+        batches.stopEarly(stop, worker::giveUp);
       } catch (Exception error) {
         // What comes behind the rows that were read can't fail the task. Spark stops the worker.
         LOG.debug("A Python worker that was read in part isn't used again", error);

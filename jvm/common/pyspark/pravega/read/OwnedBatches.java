@@ -5,6 +5,10 @@ import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.concurrent.Future;
+import java.util.concurrent.ScheduledThreadPoolExecutor;
+import java.util.concurrent.ThreadFactory;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.ReentrantLock;
 import org.apache.arrow.memory.BufferAllocator;
 import org.apache.arrow.vector.FieldVector;
@@ -35,6 +39,11 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
   /** The batches of all tasks of this process. */
   private static final BufferAllocator ALL_BATCHES =
       ArrowUtils.rootAllocator().newChildAllocator("pravega", 0, Long.MAX_VALUE);
+
+  /** About how long a query waits for a new worker. */
+  private static final long NEW_WORKER_MS = 1000;
+
+  private static final ScheduledThreadPoolExecutor TIMERS = timers();
 
   private final scala.collection.Iterator<ColumnarBatch> received;
   private final int columns;
@@ -81,6 +90,18 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
     shared = new SharedBatches(allocator, task);
     TaskCompletionListener ended = context -> closeAll();
     task.addTaskCompletionListener(ended);
+  }
+
+  private static ScheduledThreadPoolExecutor timers() {
+    ThreadFactory daemons =
+        run -> {
+          Thread thread = new Thread(run, "pravega worker timer");
+          thread.setDaemon(true);
+          return thread;
+        };
+    ScheduledThreadPoolExecutor timers = new ScheduledThreadPoolExecutor(1, daemons);
+    timers.setRemoveOnCancelPolicy(true);
+    return timers;
   }
 
   /** How many bytes of Arrow memory the batches hold that tasks of this process have open. */
@@ -160,14 +181,17 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
 
   /**
    * Has the worker come to its end where not all was read: Spark uses it again then. Another one is stopped, and the next
-   * query has to wait for a new one.
+   * query has to wait for a new one. So it is waited for no longer than that takes: it may itself wait for a segment
+   * store that is silent.
    *
    * @param stop the file that tells the worker; it isn't there, before and after
+   * @param giveUp has reading end at once, as if the worker had died
    */
-  void stopEarly(File stop) throws IOException {
+  void stopEarly(File stop, Runnable giveUp) throws IOException {
     if (over || !reading.tryLock()) {
       return;
     }
+    Future<?> timer = TIMERS.schedule(giveUp, NEW_WORKER_MS, TimeUnit.MILLISECONDS);
     try {
       over = true;
       stop.createNewFile();
@@ -176,6 +200,7 @@ public final class OwnedBatches implements PartitionReader<ColumnarBatch> {
         received.next();
       }
     } finally {
+      timer.cancel(false);
       stop.delete();
       reading.unlock();
     }

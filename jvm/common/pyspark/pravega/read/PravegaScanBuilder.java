@@ -48,8 +48,7 @@ public final class PravegaScanBuilder extends Narrowing implements SupportsPushD
     AggregateFunc[] functions = aggregation.aggregateExpressions();
     if (aggregation.groupByExpressions().length > 0
         || functions.length == 0
-        || !Arrays.stream(functions).allMatch(CountStar.class::isInstance)
-        || table.position() != null) {
+        || !Arrays.stream(functions).allMatch(CountStar.class::isInstance)) {
       return false;
     }
     if (known == null) {
@@ -64,7 +63,8 @@ public final class PravegaScanBuilder extends Narrowing implements SupportsPushD
                       "table", table.identifier.name(),
                       "options", options.asCaseSensitiveMap(),
                       "schema", table.allFields().json(),
-                      "moments", said));
+                      "moments", said,
+                      "position", table.position()));
     }
     counted =
         known.get("rows").isNull()
@@ -73,7 +73,7 @@ public final class PravegaScanBuilder extends Narrowing implements SupportsPushD
                 table,
                 options.asCaseSensitiveMap(),
                 known.get("rows").asLong(),
-                known.get("seen").asText(),
+                known.get("seen").asText(null),
                 functions.length);
     return counted != null;
   }

@@ -64,7 +64,8 @@ final class PackedWriterFactory implements DataWriterFactory {
               runnerConf,
               ColumnarReaderFactory.metrics(),
               CollectionConverters.asScala(new Packs(rows, schema)),
-              partition);
+              partition,
+              worker -> {});
       return onlyMessage(answers);
     }
   }
