@@ -29,6 +29,7 @@ from pyspark_pravega.connector.table import (
     COMPRESSION,
     ENCODING_HEADER,
     EVENTS,
+    INDEX_COLUMNS,
     KEY_PROPERTIES,
     OWN_PROPERTIES,
     PRIMARY_KEY,
@@ -40,6 +41,7 @@ from pyspark_pravega.connector.table import (
     check_key,
     event_fields,
     given_properties,
+    indexed_names,
     routing_key_of,
     split_defaults,
     with_rules,
@@ -480,6 +482,13 @@ def check_writes(schema: StructType, kept: dict[str, str]) -> None:
         )
     if EVENT_TIME in kept:
         kept[EVENT_TIME] = time_column(schema, kept[EVENT_TIME])
+    if INDEX_COLUMNS in kept:
+        if properties.primary_key is not None or kept.get(FORMAT, AVRO) not in REGISTERED:
+            raise ConfigurationError(
+                f'"{INDEX_COLUMNS}" goes with tables without a primary key, of format avro, json or protobuf: leave it '
+                "out"
+            )
+        kept[INDEX_COLUMNS] = listed(indexed_names(schema, properties.index_columns))
     if properties.truncates_later and properties.writer_mode != EXACTLY_ONCE:
         raise ConfigurationError(
             f'"{TRUNCATE_LATER}" needs the writer mode {EXACTLY_ONCE}: writes of mode {properties.writer_mode} have no '

@@ -35,6 +35,7 @@ TOLD_AT = {
     "compression": "write",
     "encoding-header": "write",
     "compact-when": "write",
+    "index-columns": "",
     "truncate-with-next-write": "",
     "spark.columns": "",
     "_defaults": "write",

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.plans.moments import QueryMoment
 from pyspark_pravega.catalog.plans.read_request import Position, all_columns, changes_of, with_read_options
+from pyspark_pravega.catalog.plans.skipping import wanted_parts
 from pyspark_pravega.catalog.pushdown import (
     MOST,
     OFFSET,
@@ -28,6 +29,7 @@ from pyspark_pravega.catalog.pushdown import (
 )
 from pyspark_pravega.catalog.sizes import estimated_memory, estimated_rows
 from pyspark_pravega.client import Client, SegmentPart, Stream
+from pyspark_pravega.connector.index import Condition
 from pyspark_pravega.connector.log import Ledger, Snapshot, open_ledger
 from pyspark_pravega.connector.option_names import BAD_EVENTS, BOUND_KEYS, MODE, TABLE_READ_KEYS, VERSION_KEYS
 from pyspark_pravega.connector.options import ReadOptions, canonical, reads_own
@@ -77,6 +79,8 @@ class ScanRequest:
     """Which part of the table; None for all of it as it is now."""
     predicates: Predicates = ()
     """What Spark tells of its condition."""
+    condition: Condition = None
+    """All of it that can be told."""
     limit: int | None = None
     """Rows that are enough."""
     planned: StructType | None = None
@@ -113,6 +117,8 @@ class PlannedScan:
     """What a statement that replaces the table's rows has read of it; None where it has read a moment of the past."""
     extent: str | None = None
     """What EXPLAIN says about it, where that isn't the number of segments and bytes."""
+    skipped: int = 0
+    """Bytes of events that the table's index saves from being read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +173,12 @@ def _row_changes(read: _Read, wanted: ChangesRange) -> PlannedScan:
 
 def _rows(read: _Read, snapshot: Snapshot, seen: ReadSet | None) -> PlannedScan:
     """The events of a table without a key: those in a snapshot, within the offsets that predicates let through."""
-    return read.planned_snapshot(narrowed(snapshot, read.bounds, read.ledger), seen)
+    snapshot = narrowed(snapshot, read.bounds, read.ledger)
+    position = read.request.position
+    last = snapshot.version or (isinstance(position, Moment) and position.version) or 0
+    wanted = wanted_parts(read.definition, read.ledger, snapshot.parts, read.request.condition, last)
+    left = replace(snapshot, parts=tuple(wanted))
+    return replace(read.planned_snapshot(left, seen), skipped=snapshot.size - left.size)
 
 
 def _last_rows(read: _Read, snapshot: Snapshot, seen: ReadSet | None) -> PlannedScan:
@@ -280,7 +291,7 @@ class _Read:
             size=size,
             rows=rows,
             memory=estimated_memory(columns, reader.schema, size, rows, has_names=self.definition.format == JSON),
-            slices=len(parts),
+            slices=len({part.segment_id for part in parts}),
             shared_memory=self.definition.settings.shared_memory,
             routing=routing_fingerprint(self.definition),
             seen=seen,

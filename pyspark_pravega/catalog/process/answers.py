@@ -161,6 +161,7 @@ def scan(planned: PlannedScan, moment: str | None) -> messages.PlannedScan:
         "memory": planned.memory,
         "segments": planned.slices,
         "seen": None if planned.seen is None else planned.seen.to_json(),
+        "skipped": planned.skipped,
         "sharedMemory": planned.shared_memory,
         "routing": planned.routing,
         "moment": moment,

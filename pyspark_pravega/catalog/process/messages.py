@@ -162,6 +162,8 @@ class PlannedScan(TypedDict):
     """What it reads of the table, for `commit_write` of a statement that replaces the rows; None of a past moment."""
     extent: NotRequired[str]
     """What EXPLAIN says about it, where that isn't the number of segments and bytes."""
+    skipped: int
+    """Bytes of events that an index saves from being read."""
     sharedMemory: int
     """How many bytes a task shares with its Python worker at most; 0 for none."""
     routing: str

@@ -303,13 +303,13 @@ class CatalogMethods:
         options: dict[str, str],
         position: PositionText | None = None,
         predicates: list[Predicate] | None = None,
+        condition: dict[str, Any] | None = None,
         limit: int | None = None,
         schema: StructType | None = None,
         moments: list[str] | None = None,
     ) -> PlannedScan:
-        """Plan a batch read: its ends are fixed from here on. Predicates are those of `Predicates.java`.
-
-        The schema has the table's columns as the query was planned with them. `moments` is what
+        """Plan a batch read: its ends are fixed from here on. Predicates are those of `Predicates.java`, the
+        condition of `Conditions.java`. The schema has the columns as the query was planned with them. `moments` is what
         earlier calls for the query have told of this stream (`PlannedScan.moment`).
         """
         request = ScanRequest(
@@ -317,6 +317,7 @@ class CatalogMethods:
             options=options,
             position=position_of(position),
             predicates=predicates or [],
+            condition=condition,
             limit=limit,
             planned=schema,
             moment=QueryMoment(moments or ()),

@@ -47,6 +47,7 @@ from pyspark_pravega.connector.table import (
     COMPATIBILITY,
     COMPRESSION,
     ENCODING_HEADER,
+    INDEX_COLUMNS,
     KEY_PROPERTIES,
     PINNED_SCHEMA,
     PRIMARY_KEY,
@@ -54,6 +55,7 @@ from pyspark_pravega.connector.table import (
     TableProperties,
     check_schema_is_there,
     given_properties,
+    indexed_names,
     load_definition,
 )
 from pyspark_pravega.connector.write import ReadSet, Routing, time_column
@@ -67,6 +69,7 @@ from pyspark_pravega.errors import (
 )
 from pyspark_pravega.serde.formats import FORMATS, RAW, REGISTERED, STRING, SYNONYMS, Schema, registered_schema
 from pyspark_pravega.serde.raw import EVENT
+from pyspark_pravega.values import names_of
 
 SCHEMA = "schema"
 """The property that, together with `format`, gives a stream without a group its schema."""
@@ -405,6 +408,10 @@ def _not_read(definition: TableDefinition, changed: Collection[str]) -> dict[str
         time_column(definition.schema, kept.get(EVENT_TIME, ""))
     except (InvalidNameError, UnsupportedTypeError):
         names.add(EVENT_TIME)
+    try:
+        indexed_names(definition.schema, names_of(kept.get(INDEX_COLUMNS, "")))
+    except (InvalidNameError, UnsupportedTypeError):
+        names.add(INDEX_COLUMNS)
     return {name: kept[name] for name in names - set(changed) if name in kept}
 
 

@@ -14,7 +14,14 @@ from pyspark_pravega.catalog.ddl import AddColumn, DeleteColumn, SchemaChange, U
 from pyspark_pravega.catalog.properties import check_writes
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.option_names import EVENT_TIME
-from pyspark_pravega.connector.table import Check, TableDefinition, TableProperties, given_properties, key_of
+from pyspark_pravega.connector.table import (
+    INDEX_COLUMNS,
+    Check,
+    TableDefinition,
+    TableProperties,
+    given_properties,
+    key_of,
+)
 from pyspark_pravega.connector.write import Routing
 from pyspark_pravega.errors import ConfigurationError, InvalidNameError, UnsupportedOperationError, UnsupportedTypeError
 
@@ -81,6 +88,12 @@ def uses_of(definition: TableDefinition) -> Iterator[Use]:
             f"... UNSET TBLPROPERTIES ('{EVENT_TIME}')"
         )
         yield Use(path=(properties.event_time,), says=says)
+    for name in properties.index_columns:
+        says = (
+            f'column "{{column}}" of stream "{{stream}}" is indexed: take it out of "{INDEX_COLUMNS}" first, ALTER '
+            f"TABLE ... SET TBLPROPERTIES ('{INDEX_COLUMNS}' = ...)"
+        )
+        yield Use(path=(name,), says=says)
     for check in properties.checks:
         says = (
             f'column "{{column}}" of stream "{{stream}}" can\'t be {{done}}: constraint "{_escaped(check.name)}" '

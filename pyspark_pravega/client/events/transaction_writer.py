@@ -122,6 +122,11 @@ class TransactionWriter:
         return sum(writer.events_written for writer in self._writers.values()) + sum(map(len, self._waiting))
 
     @property
+    def holds_back(self) -> bool:
+        """Whether events that were handed over wait for others, to make larger blocks."""
+        return bool(self._waiting)
+
+    @property
     def written(self) -> dict[int, tuple[int, int]]:
         """What was handed over and flushed: segment id to events and bytes, frames included."""
         return {

@@ -92,6 +92,8 @@ class Intent:
     """Whose event time it is."""
     replacement: Replacement | None = None
     """What the commit replaces; None when it only adds rows."""
+    indexed: bool = False
+    """Whether the job has noted figures of its rows."""
 
     def transaction_ids(self) -> tuple[uuid.UUID, ...]:
         """The transactions' ids."""
@@ -298,6 +300,8 @@ def state_content(state: State) -> Content:
         content["pending"] = intent = dict(vars(state.pending))
         if intent["offsets"] is None:
             del intent["offsets"]
+        if not intent["indexed"]:
+            del intent["indexed"]
         replacement = intent.pop("replacement")
         if replacement is not None:
             intent["replacement"] = vars(replacement)

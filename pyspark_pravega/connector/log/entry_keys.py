@@ -15,7 +15,9 @@ SHARED = (1 << 64) - 1
 """The number, among a job's entries, of the transaction that its tasks share."""
 COMMITTED = SHARED - 1
 """The number, among a job's entries, of what tells that it was committed."""
-_COMMITS = 1
+FIGURES = COMMITTED - 1
+"""The number, among a job's entries, of the figures of what its tasks have written."""
+_COMMITS, _INDEXES = 1, 2
 _JOBS, _QUERIES, _COPIES, _REDELIVERIES = 1 << 63, 1 << 62, 1 << 61, 1 << 60
 """What the first half of the keys of jobs, queries, copies and redeliveries has beside the hash or id."""
 
@@ -57,6 +59,11 @@ def commit_key(version: int) -> bytes:
     return _key(_COMMITS, version)
 
 
+def index_key(version: int) -> bytes:
+    """Where the figures of a version's rows are."""
+    return _key(_INDEXES, version)
+
+
 def query_key(query: str) -> bytes:
     """Where a streaming query's progress is."""
     return _hashed(query, _QUERIES)
@@ -73,7 +80,7 @@ def redelivery_key(query: str) -> bytes:
 
 
 def job_key(job: uuid.UUID, number: int) -> bytes:
-    """Where something of a job is: 0 while it is open, 1 + partition for attempts, `SHARED`, `COMMITTED`."""
+    """Where something of a job is: 0 while it is open, 1 + partition for attempts, and the numbers above."""
     # The upper bit keeps jobs apart from the log's own spaces.
     return _key(job.int >> 64 | _JOBS, number)
 

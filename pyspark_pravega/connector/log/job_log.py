@@ -11,9 +11,11 @@ from pyspark_pravega.client import Client, SegmentRange, Stream, StreamSegments,
 from pyspark_pravega.client.connections import KnownEndpoints
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.index import BlockIndex
 from pyspark_pravega.connector.log.entries import State, state_of
 from pyspark_pravega.connector.log.entry_keys import (
     COMMITTED,
+    FIGURES,
     FIRST_JOB,
     KEY_BYTES,
     SHARED,
@@ -160,13 +162,14 @@ class JobLog:
             for document in documents
         ]
 
-    def forget_attempts(self, partitions: int) -> None:
+    def forget_attempts(self, partitions: int, *, indexed: bool = False) -> None:
         """Remove what the job's attempts have noted.
 
         Args:
             partitions: how many partitions it has.
+            indexed: whether figures may be noted, too.
         """
-        numbers = [*range(1, 1 + partitions), SHARED]
+        numbers = [*range(1, 1 + partitions), SHARED, *([FIGURES] if indexed else [])]
         entries = [(job_key(self._job, number), ANY_VERSION) for number in numbers]
         self._table.repeated(lambda: self._table.remove(*entries))
 
@@ -178,6 +181,15 @@ class JobLog:
         """The log's state, and as `commit`, in one look; they may be of different moments."""
         state, document = self._table.get(STATE, job_key(self._job, COMMITTED))
         return state_of(state), _commit_of(document)
+
+    def note_index(self, index: BlockIndex) -> None:
+        """Note the figures of what the job's tasks have written, for whoever makes it a version.
+
+        Args:
+            index: with places in the job's transaction.
+        """
+        entry = (job_key(self._job, FIGURES), ANY_VERSION, {"index": index.content(), "at": now_ms()})
+        self._table.repeated(lambda: self._table.put(entry))
 
     def forget_commit(self) -> None:
         """Remove what tells that the job was committed: its caller has the answer, and won't retry."""

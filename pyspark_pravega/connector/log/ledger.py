@@ -11,20 +11,21 @@ It lies in a key-value table beside the stream and is changed only under conditi
 | 0, 4 | which versions subscribers have read that follow CHANGES of a table with a key |
 | 0, 5 | there where the log was made for a stream that was just being dropped |
 | 1, n | version n: when, how much, which transactions, and the stream cut that it reached |
+| 2, n | figures of blocks of its rows, and where they lie, of tables with an index |
 | copy (a hash, its three upper bits 001) | what `CALL copy` of that name has copied into the table |
 | redelivery (a hash, its four upper bits 0001) | which dead letters `CALL redeliver` is bringing into the table |
 | query (a hash, its two upper bits 01) | how far a streaming query has come, and which of its drivers may go on |
 | job, 0 | there while a job may still add transactions |
 | job, 1 + p | the transactions of all attempts at partition p of a job |
 | job, 2^64 - 1 | the transaction that the first attempts of a job share; where they share none, the first one |
+| job, 2^64 - 3 | the figures of what it has written, until it is a version |
 | job, 2^64 - 2 | the version that a job has become, until the caller of the commit has the answer |
 
 At most one commit is in progress at a time: who wants to commit first settles the one that is there.
 
 It doesn't grow without bound: the table property `history` says which versions are kept (the last `KEPT_VERSIONS`
 without it), a query has one entry, and what jobs whose driver has died have left is removed when no transaction of
-theirs can be open any more. A job that was committed is found by its own entry, however many versions came behind it,
-and whichever of them are swept: that entry is written together with the version.
+theirs can be open any more. A job that was committed is found by its own entry, which is written with the version.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from functools import partial
 from pyspark_pravega.client import KeyValueTable, Stream
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.index import BlockIndex
 from pyspark_pravega.connector.log.copies import CopyLog
 from pyspark_pravega.connector.log.entries import (
     OTHERS,
@@ -74,6 +76,8 @@ from pyspark_pravega.connector.log.history import (
     commits_of,
     first_commit,
     forget_versions,
+    index_of,
+    indexes_of,
 )
 from pyspark_pravega.connector.log.job_log import (
     JobCommit,
@@ -193,6 +197,7 @@ class Ledger:
         changes: list[Change] = [(commit_key(commit.version), NOT_EXISTS, commit_content(commit))]
         noted = JobCommit(version=commit.version)
         changes += [stored_commit(id, noted) for id in {done.job, commit.replacement or OTHERS} - {OTHERS}]
+        changes += index_of(self._table, done, commit.version, cut) if done.indexed else []
         if replacement is not None and replacement.properties is not None:
             changes.append((PROPERTIES, ANY_VERSION, {"properties": replacement.properties}))
         after = state.after(done, committed_at, cut)
@@ -247,10 +252,13 @@ class Ledger:
         """
         return commits_of(self._table, versions)
 
+    def indexes(self, versions: Iterable[int]) -> dict[int, BlockIndex]:
+        """As `indexes_of`."""
+        return indexes_of(self._table, versions)
+
     def all_commits(self) -> Iterator[Commit]:
         """All completed versions that are still known, in their order."""
-        for _, document in self._table.iterate(prefix=COMMITS):
-            yield commit_of(document.content)
+        yield from (commit_of(document.content) for _, document in self._table.iterate(prefix=COMMITS))
 
     def first_commit(self) -> Commit | None:
         """The first version that is still known; None when there is none.

@@ -2,7 +2,7 @@
 (tables whose events change rows; structs in keys: `flat_keys`), `constraints` (defaults and CHECKs of columns),
 `encodings` (schemas of the registry by id), `faults` (properties that mean nothing here), `registered` (a stream's
 schema there), `planned` (what a query was planned with, held against the table), `dead_letters` (what is told of bad
-events) and `lossless` (which columns hold all of others).
+events), `indexed` (columns of which figures are kept) and `lossless` (which columns hold all of others).
 
 It uses the commit log (`connector.log`), the registry and serde.
 """
@@ -31,6 +31,7 @@ from pyspark_pravega.connector.table.definition import (
     with_key,
 )
 from pyspark_pravega.connector.table.flat_keys import flat_fields, flat_key, other_keys, shown_key, whole_key
+from pyspark_pravega.connector.table.indexed import indexed_columns, indexed_names
 from pyspark_pravega.connector.table.lossless import check_columns
 from pyspark_pravega.connector.table.planned import (
     PlannedSchema,
@@ -51,6 +52,7 @@ from pyspark_pravega.connector.table.properties import (
     DELETED_ROW_COLUMN,
     ENCODING_HEADER,
     EVENTS,
+    INDEX_COLUMNS,
     KEY_PROPERTIES,
     KEY_TEXTS,
     OPERATION_COLUMN,
@@ -96,6 +98,7 @@ __all__ = [
     "DELETE_VALUES",
     "ENCODING_HEADER",
     "EVENTS",
+    "INDEX_COLUMNS",
     "KEY_PROPERTIES",
     "KEY_TEXTS",
     "KEY_TYPES",
@@ -134,6 +137,8 @@ __all__ = [
     "flat_fields",
     "flat_key",
     "given_properties",
+    "indexed_columns",
+    "indexed_names",
     "key_of",
     "load_definition",
     "other_keys",

@@ -42,6 +42,7 @@ ENCODING_HEADER = "encoding-header"
 COMPRESSIONS = {"none": compression.NONE, "gzip": compression.GZIP, "snappy": compression.SNAPPY}
 """What the property `compression` may be, and what the schema registry calls it."""
 COMPACT_WHEN = "compact-when"
+INDEX_COLUMNS = "index-columns"
 TRUNCATE_LATER = "truncate-with-next-write"
 
 PRIMARY_KEY = "primary-key"
@@ -278,6 +279,15 @@ class TableProperties(Properties):
         about="whose largest value each commit tells Pravega, for watermarks",
         parse=_text,
         default=None,
+    )
+    index_columns = Property[tuple[str, ...]](
+        name=INDEX_COLUMNS,
+        group=WRITES,
+        value="columns",
+        unset="none",
+        about="by which columns' values reads pass blocks of events over",
+        parse=_names,
+        default=(),
     )
     isolation_level = Property(
         name=ISOLATION_LEVEL,

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.index import IndexedColumn
 from pyspark_pravega.connector.log import Progress, Replacement
 from pyspark_pravega.connector.option_names import (
     CLUSTER_BY_KEY,
@@ -23,7 +24,7 @@ from pyspark_pravega.connector.option_names import (
 )
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.shared import shared_client
-from pyspark_pravega.connector.table import TRUNCATE_LATER, TableDefinition, check_enforced
+from pyspark_pravega.connector.table import TRUNCATE_LATER, TableDefinition, check_enforced, indexed_columns
 from pyspark_pravega.connector.write.routing import Routing
 from pyspark_pravega.declared import unreadable
 from pyspark_pravega.errors import (
@@ -137,6 +138,8 @@ class WritePlan:
     """What the table becomes with these rows."""
     at_once: bool = False
     """Whether rows are sent as they come, instead of being collected to blocks."""
+    index: tuple[IndexedColumn, ...] = ()
+    """The columns of whose values the commit keeps figures."""
     numbering: Numbering | None = None
     """How rows are written exactly once that are sent as they come; None for all others."""
 
@@ -204,6 +207,7 @@ class WritePlan:
             epoch=options.epoch,
             isolation=options.isolation_level or properties.isolation_level,
             compact_when=properties.compact_when,
+            index=indexed_columns(definition) if mode == EXACTLY_ONCE else (),
             segment_id=segment_id,
             replaced_table=definition.replaced_table,
             added_checks=definition.added_checks,

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pyspark_pravega.client import Client, EventWriter, Staged, Transaction, TransactionWriter
 from pyspark_pravega.client.events import LINGER_S, LeaseKeeper, abort_quietly
 from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.index import Block, IndexWriter
 from pyspark_pravega.connector.log import JobLog, Joined
 from pyspark_pravega.connector.option_names import BEST_EFFORT
 from pyspark_pravega.connector.write.plan import WritePlan
@@ -37,6 +38,8 @@ class Written:
     """The largest one: milliseconds since 1970, or a number in whatever unit the column has."""
     ended_at: int = 0
     """When the task was through, in milliseconds since 1970."""
+    blocks: tuple[Block, ...] = ()
+    """The figures of all of its rows, if the plan asks for them; with places where these are known."""
 
 
 class Task(Protocol):
@@ -112,6 +115,7 @@ class TransactionTask:
         """None before the first row."""
         self._writing: _Writing | None = None
         self._event_time: int | None = None
+        self._index = IndexWriter(plan.index) if plan.index else None
 
     def add(self, batch: pa.RecordBatch) -> None:
         """As `Task.add`.
@@ -129,6 +133,10 @@ class TransactionTask:
             self._event_time = latest(self._event_time, batch.column(plan.event_time))
         keys = None if plan.routing is None else plan.routing.keys(batch)
         writing.writer.write_batch(plan.codec.encode(batch), keys)
+        if self._index is not None:
+            self._index.add(batch)
+            if not writing.writer.holds_back:
+                self._index.mark(writing.writer.written)
 
     def finish(self) -> Written:
         """As `Task.finish`; none of it is visible yet."""
@@ -143,6 +151,8 @@ class TransactionTask:
             # From here on the job keeps it alive.
             self._client.controller.ping_transaction(self._plan.stream, transaction.id, lease_ms=lease_ms)
         parts = writer.parts if writing.attempt.shares else None
+        if self._index is not None:
+            self._index.mark(writer.written)
         staged = Staged(
             transaction=transaction,
             written=writer.written,
@@ -157,6 +167,7 @@ class TransactionTask:
             bytes=staged.bytes,
             event_time=self._event_time,
             ended_at=now_ms(),
+            blocks=() if self._index is None else self._index.blocks(parts),
         )
 
     def abort(self) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Set
 from itertools import chain
 
 from pyspark_pravega.client import Client, Staged, Transaction
 from pyspark_pravega.client.events import abort_quietly
 from pyspark_pravega.client.segments import gather, target_of
+from pyspark_pravega.connector.index import BlockIndex
 from pyspark_pravega.connector.log import JobLog
 from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.connector.write.task import Written
@@ -61,6 +63,22 @@ class Attempts:
             staged = [*staged, Staged(transaction=other, written={})]
         return gather(self._client, staged, spoiled=spoiled)
 
+    def index(self, target: Transaction | None) -> BlockIndex | None:
+        """The figures of all that counts; None where they aren't asked for, or there are no rows.
+
+        Args:
+            target: the transaction that holds it.
+        """
+        if target is None or not all(one.blocks for one in self.written):
+            return None
+        blocks = [block for one in self.written for block in one.blocks]
+        sizes: Counter[int] | None = None
+        if all(one.transaction.id == target.id for one in self._staged) and all(block.parts for block in blocks):
+            sizes = Counter()
+            for one in self._staged:
+                sizes.update({segment_id: size for segment_id, (_, size) in one.written.items()})
+        return BlockIndex.of(self._plan.index, blocks, sizes)
+
     def abort(self, transactions: Iterable[uuid.UUID]) -> None:
         """Throw transactions away. Of one that is committed the controller aborts nothing.
 
@@ -72,7 +90,7 @@ class Attempts:
 
     def forget(self) -> None:
         """Remove what the attempts have noted."""
-        self._log.forget_attempts(self._partitions)
+        self._log.forget_attempts(self._partitions, indexed=bool(self._plan.index))
 
     def _is_spoiled(self, shared: uuid.UUID) -> bool:
         """Whether an attempt that doesn't count has written into the shared transaction as well."""

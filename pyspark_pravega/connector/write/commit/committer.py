@@ -115,7 +115,10 @@ class Committer:
                 with kept_alive:
                     target = attempts.gather()
                     checked.result()
-                    intent = intent_of(self._job, target, attempts.written, epoch)
+                    index = attempts.index(target)
+                    if index is not None:
+                        self._log.note_index(index)
+                    intent = intent_of(self._job, target, attempts.written, epoch, indexed=index is not None)
                     standing = self._promise.make(intent, epoch, replacement)
             except PravegaError:
                 attempts.abort(attempts.winners)

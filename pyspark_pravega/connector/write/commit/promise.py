@@ -217,7 +217,14 @@ class Promise:
         return taken
 
 
-def intent_of(job: uuid.UUID, target: Transaction | None, written: Sequence[Written], epoch: Epoch | None) -> Intent:
+def intent_of(
+    job: uuid.UUID,
+    target: Transaction | None,
+    written: Sequence[Written],
+    epoch: Epoch | None,
+    *,
+    indexed: bool = False,
+) -> Intent:
     """A commit, as it is to be recorded.
 
     Args:
@@ -225,6 +232,7 @@ def intent_of(job: uuid.UUID, target: Transaction | None, written: Sequence[Writ
         target: the transaction that holds what counts; None where there are no rows.
         written: what that is.
         epoch: what it is a part of, if anything.
+        indexed: whether figures of it are noted.
     """
     times = [one.event_time for one in written if one.event_time is not None]
     return Intent(
@@ -238,6 +246,7 @@ def intent_of(job: uuid.UUID, target: Transaction | None, written: Sequence[Writ
         event_time=max(times, default=None),
         writer=WRITER if epoch is None or epoch.run is None else epoch.query,
         offsets=None if epoch is None else epoch.offsets,
+        indexed=indexed,
     )
 
 

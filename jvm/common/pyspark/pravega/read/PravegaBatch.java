@@ -8,6 +8,7 @@ import java.util.Objects;
 import java.util.OptionalLong;
 import java.util.Set;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -57,6 +58,7 @@ final class PravegaBatch implements Batch {
                   "options", options,
                   "position", table.position(),
                   "predicates", Predicates.of(predicates.toArray(new Predicate[0])),
+                  "condition", condition(),
                   "limit", limit,
                   "moments", known));
     }
@@ -66,6 +68,11 @@ final class PravegaBatch implements Batch {
       return Set.copyOf(Predicates.of(predicates.toArray(new Predicate[0])));
     }
 
+    /** All that they say together, as far as it can be told. */
+    private Map<String, Object> condition() {
+      return Conditions.of(predicates);
+    }
+
     /** Whether both are the same rows: of one moment, so of one query. */
     private boolean gives(Read other) {
       return moments == other.moments
@@ -73,6 +80,7 @@ final class PravegaBatch implements Batch {
           && columns.equals(other.columns)
           && options.equals(other.options)
           && told().equals(other.told())
+          && Objects.equals(condition(), other.condition())
           && Objects.equals(limit, other.limit);
     }
   }
@@ -131,12 +139,22 @@ final class PravegaBatch implements Batch {
     if (extent != null) {
       return " [" + extent.asText() + "]";
     }
-    return " [" + left().get("segments").asInt() + " segments with events, " + size() + " bytes]";
+    String without = skipped() == 0 ? "" : ", " + skipped() + " bytes skipped";
+    return " [" + left().get("segments").asInt() + " segments with events, " + size() + " bytes" + without + "]";
   }
 
   /** What a statement that replaces the table's rows has read of it; null of a moment of the past, or nothing yet. */
   synchronized String seen() {
     return plan == null || plan.get("seen").isNull() ? null : left().get("seen").asText();
+  }
+
+  /** How many bytes the table's index saves. */
+  private long skipped() {
+    return plan().path("skipped").asLong();
+  }
+
+  synchronized CustomTaskMetric[] metrics() {
+    return plan == null ? new CustomTaskMetric[0] : ScanMetric.values(size(), skipped());
   }
 
   long size() {

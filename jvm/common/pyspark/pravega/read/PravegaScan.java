@@ -107,12 +107,12 @@ final class PravegaScan implements SeenTable, SupportsReportStatistics, Supports
 
   @Override
   public CustomMetric[] supportedCustomMetrics() {
-    return stream == null ? new CustomMetric[0] : LagMetric.all();
+    return stream == null ? ScanMetric.all() : LagMetric.all();
   }
 
   @Override
   public CustomTaskMetric[] reportDriverMetrics() {
-    return stream == null ? new CustomTaskMetric[0] : LagMetric.values(stream.lag());
+    return stream == null ? batch.metrics() : LagMetric.values(stream.lag());
   }
 
   @Override

@@ -36,16 +36,24 @@ public final class Predicates {
     }
     List<Object> values = new ArrayList<>();
     for (int i = 1; i < children.length; i++) {
-      Object value = children[i] instanceof Literal<?> literal ? literal.value() : null;
-      if (value instanceof UTF8String || value instanceof Decimal) {
-        value = value.toString();
-      } else if (value instanceof byte[] bytes) {
-        value = HexFormat.of().formatHex(bytes);
-      } else if (!(value instanceof Number) && !(value instanceof Boolean)) {
+      Object value = value(children[i]);
+      if (value == null) {
         return;
       }
       values.add(value);
     }
     found.add(Map.of("column", column.fieldNames()[0], "comparison", predicate.name(), "values", values));
+  }
+
+  /** What a literal is in JSON; null of all that isn't one, or has no such form. */
+  static Object value(Expression expression) {
+    Object value = expression instanceof Literal<?> literal ? literal.value() : null;
+    if (value instanceof UTF8String || value instanceof Decimal) {
+      return value.toString();
+    }
+    if (value instanceof byte[] bytes) {
+      return HexFormat.of().formatHex(bytes);
+    }
+    return value instanceof Number || value instanceof Boolean ? value : null;
   }
 }
