@@ -162,6 +162,7 @@ def answers(frame: DataFrame) -> Counter[int]:
     return Counter(row.id for row in frame.select("id").collect())
 
 
+@pytest.mark.in_turn
 @pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
 def test_any_condition_gives_the_rows_that_parquet_gives(
     spark: SparkSession, namespace: str, tmp_path: Path, table_format: str
