@@ -297,3 +297,22 @@ def test_what_can_t_be_indexed_is_refused_by_name(spark: SparkSession, namespace
     ):
         with pytest.raises(Exception, match=re.escape(words)):
             made(columns, more)
+
+
+def test_a_condition_of_any_shape_is_told_or_left(spark: SparkSession, namespace: str) -> None:
+    table = f"{namespace}.shapes"
+    spark.sql(f"CREATE TABLE {table} (a BIGINT, b BIGINT) TBLPROPERTIES ('index-columns' = 'a, b', 'segments' = '1')")
+    for first in (0, 100):
+        spark.sql(f"INSERT INTO {table} SELECT id, id % 7 FROM range({first}, {first} + 100)")
+    deep = "a < 50"
+    for at in range(60):
+        deep = f"({deep} {'OR b = 9' if at % 2 else 'AND a > -9'})"
+    for where, wanted, skips in (
+        ("a = b", [n for n in range(200) if n == n % 7], False),
+        ("b >= a AND 120 <= a", [], True),
+        (" OR ".join(f"(a = {n} AND b >= 0)" for n in range(0, 90, 3)), [*range(0, 90, 3)], True),
+        (deep, [*range(50)], False),
+    ):
+        rows = spark.sql(f"SELECT a FROM {table} WHERE {where}")
+        assert sorted(row.a for row in rows.collect()) == wanted, where
+        assert (skipped_bytes(rows) > 0) == skips, where

@@ -1,7 +1,8 @@
 package pyspark.pravega.read;
 
+import java.util.ArrayDeque;
 import java.util.ArrayList;
-import java.util.Arrays;
+import java.util.Deque;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -17,25 +18,47 @@ final class Conditions {
   private static final Map<String, String> MIRRORED =
       Map.of("=", "=", "<=>", "<=>", "<>", "<>", "<", ">", ">", "<", "<=", ">=", ">=", "<=");
 
+  /** JSON that is much deeper isn't written, or not read. */
+  private static final int DEEPEST = 50;
+
   private Conditions() {}
 
   /** All of the predicates at once; null where nothing can be told of any. */
   static Map<String, Object> of(List<Predicate> predicates) {
-    return several("all", predicates.stream().map(Conditions::of).toList(), false);
+    return several("all", predicates.stream().map(predicate -> of(predicate, 0)).toList(), false);
   }
 
-  private static Map<String, Object> of(Predicate predicate) {
-    if (predicate instanceof And both) {
-      return several("all", Arrays.asList(of(both.left()), of(both.right())), false);
+  private static Map<String, Object> of(Predicate predicate, int depth) {
+    if (depth > DEEPEST) {
+      return null;
     }
-    if (predicate instanceof Or either) {
-      return several("any", Arrays.asList(of(either.left()), of(either.right())), true);
+    if (predicate instanceof And || predicate instanceof Or) {
+      boolean either = predicate instanceof Or;
+      List<Map<String, Object>> parts =
+          joined(predicate).stream().map(part -> of(part, depth + 1)).toList();
+      return several(either ? "any" : "all", parts, either);
     }
     if (predicate instanceof Not not) {
-      Map<String, Object> child = of(not.child());
+      Map<String, Object> child = of(not.child(), depth + 1);
       return child == null ? null : Map.of("not", child);
     }
     return comparison(predicate.name(), predicate.children());
+  }
+
+  /** What AND joins, or OR: Spark gives a tree of pairs, which may be thousands deep. */
+  private static List<Predicate> joined(Predicate whole) {
+    List<Predicate> parts = new ArrayList<>();
+    Deque<Predicate> left = new ArrayDeque<>(List.of(whole));
+    while (!left.isEmpty()) {
+      Predicate next = left.pop();
+      if (next.getClass() == whole.getClass()) {
+        left.push((Predicate) next.children()[1]);
+        left.push((Predicate) next.children()[0]);
+      } else {
+        parts.add(next);
+      }
+    }
+    return parts;
   }
 
   /** Several as one; null where none can be told, or one of them can't that all the others rest on. */
@@ -50,7 +73,10 @@ final class Conditions {
   }
 
   private static Map<String, Object> comparison(String name, Expression[] children) {
-    if (children.length == 2 && children[1] instanceof NamedReference && MIRRORED.containsKey(name)) {
+    if (children.length == 2
+        && children[1] instanceof NamedReference
+        && !(children[0] instanceof NamedReference)
+        && MIRRORED.containsKey(name)) {
       return comparison(MIRRORED.get(name), new Expression[] {children[1], children[0]});
     }
     if (children.length == 0

@@ -22,6 +22,9 @@ import pyspark.pravega.internals.ScannedPartition;
 
 /** A batch read. The catalog process plans it when Spark first asks about it: its ends are fixed from then on. */
 final class PravegaBatch implements Batch {
+  /** The table property that says which columns have an index. */
+  private static final String INDEX_COLUMNS = "index-columns";
+
   private final Read read;
   private JsonNode plan;
   private JsonNode narrowed;
@@ -68,9 +71,9 @@ final class PravegaBatch implements Batch {
       return Set.copyOf(Predicates.of(predicates.toArray(new Predicate[0])));
     }
 
-    /** All that they say together, as far as it can be told. */
+    /** All that they say together, as far as it can be told; null of a table that has no index. */
     private Map<String, Object> condition() {
-      return Conditions.of(predicates);
+      return table.properties().containsKey(INDEX_COLUMNS) ? Conditions.of(predicates) : null;
     }
 
     /** Whether both are the same rows: of one moment, so of one query. */
