@@ -112,7 +112,7 @@ PROPERTIES: dict[str, tuple[str, dict[str, str]]] = {
     "isolation-level": ("snapshot", {}),
     "truncate-with-next-write": ("true", {}),
     "history": ("30 days", {}),
-    "index-columns": ("id, name", {}),
+    "index-columns": ("id,name", {}),
     "version-every": ("1 minute", {}),
     "segments": ("3", {}),
     "scaling": ("100 events/s", {}),
