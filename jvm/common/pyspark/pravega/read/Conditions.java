@@ -50,7 +50,10 @@ final class Conditions {
   }
 
   private static Map<String, Object> comparison(String name, Expression[] children) {
-    if (children.length == 2 && children[1] instanceof NamedReference && MIRRORED.containsKey(name)) {
+    if (children.length == 2
+        && children[1] instanceof NamedReference
+        && !(children[0] instanceof NamedReference)
+        && MIRRORED.containsKey(name)) {
       return comparison(MIRRORED.get(name), new Expression[] {children[1], children[0]});
     }
     if (children.length == 0

@@ -48,6 +48,10 @@ public final class Predicates {
   /** What a literal is in JSON; null of all that isn't one, or has no such form. */
   static Object value(Expression expression) {
     Object value = expression instanceof Literal<?> literal ? literal.value() : null;
+    if (value instanceof UTF8String text && !text.isValid()) {
+      // As a Java text its bytes would be others, which sort elsewhere.
+      return null;
+    }
     if (value instanceof UTF8String || value instanceof Decimal) {
       return value.toString();
     }
