@@ -17,7 +17,7 @@ from pyspark_pravega.serde.protobuf import ProtobufCodec
 from pyspark_pravega.serde.schemas import avro as avro_schema
 from pyspark_pravega.serde.schemas import json as json_schema
 from pyspark_pravega.serde.schemas import protobuf as protobuf_schema
-from pyspark_pravega.serde.schemas.fields import field_ids
+from pyspark_pravega.serde.schemas.fields import enum_columns, field_ids
 from pyspark_pravega.serde.stored import StoredCodec, stored_columns
 from pyspark_pravega.serde.types import (
     avro_to_spark,
@@ -63,10 +63,16 @@ class Schema:
 
     def field_ids(self) -> dict[tuple[str, ...], str]:
         """By what events know each column, and each field of a struct: see `field_ids`."""
+        return dict(field_ids(self._parsed()))
+
+    def enum_columns(self) -> set[str]:
+        """The columns whose values are names of an enum: see `enum_columns`."""
+        return set(enum_columns(self._parsed()))
+
+    def _parsed(self) -> object:
         if self.format == PROTOBUF:
-            return dict(field_ids(protobuf_schema.parse(self.data, self.type)))
-        parse = avro_schema.parse if self.format == AVRO else json_schema.parse
-        return dict(field_ids(parse(self.data.decode())))
+            return protobuf_schema.parse(self.data, self.type)
+        return (avro_schema.parse if self.format == AVRO else json_schema.parse)(self.data.decode())
 
     def stored_columns(self, columns: StructType) -> StructType:
         """The columns as the format's own codec knows them, which has no place for some types.

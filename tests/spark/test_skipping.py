@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, lit
 from pyspark.sql.types import (
@@ -46,6 +47,7 @@ from pyspark_pravega.connector.write.plan import WritePlan
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 PREDICATES = int(os.environ.get("SKIPPING_PREDICATES", "500"))
+MIXTURES = int(os.environ.get("SKIPPING_MIXTURES", "20"))
 SEED = int(os.environ.get("SKIPPING_SEED", "7"))
 VERSIONS, NOTE = int(os.environ.get("SKIPPING_VERSIONS", "100")), int(os.environ.get("SKIPPING_NOTE", "50"))
 COMMITS, ROWS = 24, 40
@@ -283,6 +285,79 @@ def test_what_changes_a_table_changes_no_answer(spark: SparkSession, namespace: 
     inserted(spark, table, 0, 1)
     check({"id < 100": 100, "id >= 100": 100, "id >= 200": 0})
     assert saves("id < 100")
+
+
+LITERALS = """5;150;300L;3000000000;150.5D;149.99BD;12.5;12.50000;1e30;-0.0D;double('NaN');true;NULL;'k0002';'';'c1'
+'v1 ';'5';'2000-01-01';X'6231';X'FF';CAST(X'FF' AS STRING);CAST(X'C0' AS STRING);DATE'2000-01-01';DATE'1970-01-05'
+TIMESTAMP'2000-01-01 12:00:00';TIMESTAMP_NTZ'1970-01-05 00:00:00';timestamp_micros(18000000005);id;big;tiny;s;v;flag
+'k0002' COLLATE UTF8_LCASE""".replace("\n", ";")
+MIXED = """id INT, big BIGINT, tiny TINYINT, f FLOAT, d DOUBLE, dec DECIMAL(10,2), day DATE, at TIMESTAMP,
+    wall TIMESTAMP_NTZ, s STRING, c CHAR(5), v VARCHAR(5), b BINARY, flag BOOLEAN, `a.b` INT, `q"u``o` INT,
+    MiXed INT, st STRUCT<id: INT>"""
+MIXED_ROWS = """SELECT id, id * 10000000000, CAST(id % 100 AS TINYINT), CAST(id AS FLOAT) / 3,
+    if(id % 50 = 49, double('NaN'), id / 7), CAST(id AS DECIMAL(10,2)) / 4,
+    date_add(DATE'1999-12-20', CAST(id / 10 AS INT)), timestamp_micros(id * 3600000000 + id),
+    CAST(date_add(DATE'1969-12-20', CAST(id / 10 AS INT)) AS TIMESTAMP_NTZ),
+    CASE WHEN id % 17 = 0 THEN NULL WHEN id >= 300 THEN concat('\\U0010FFFF', id) WHEN id >= 200 THEN concat('é', id)
+    ELSE concat(if(id % 2 = 0, 'k', 'K'), lpad(id, 4, '0')) END, concat('c', id % 100), concat('v', id DIV 100, ' '),
+    CAST(concat('b', id) AS BINARY), CASE WHEN id < 150 THEN true WHEN id >= 250 THEN false END, id,
+    id, id, named_struct('id', 1000 - id) FROM
+    (SELECT CAST(id AS INT) AS id FROM range({0} * 50, {0} * 50 + 50, 1, 1))"""
+INDEXED = ["id", "big", "tiny", "f", "d", "dec", "day", "at", "wall", "s", "c", "v", "b", "flag", "`a.b`", "MiXed"]
+ALWAYS = """tiny = id
+NOT id = `a.b`
+id <=> tiny AND id < 20
+s = v OR id = 7
+s < CAST(X'FF' AS STRING)
+s > CAST(X'C0' AS STRING) AND s < CAST(X'F0' AS STRING)
+startswith(s, CAST(X'C3' AS STRING))
+NOT (id IN (1, 2, NULL) OR s IS NULL)
+NOT (s > 'k' OR flag)
+NOT (flag <=> true)
+id IN (1, NULL)
+st.id > 990
+`q"u``o` > 390 AND mixed < 395
+(id < 5) <=> flag
+NOT d IN (-0.0D, 1.0D)
+CAST(at AS DATE) > DATE'1970-01-05'"""
+
+
+@pytest.mark.in_turn
+def test_values_of_other_types_and_other_columns_give_what_parquet_gives(
+    spark: SparkSession, namespace: str, tmp_path: Path
+) -> None:
+    at, table = random.Random(SEED), f"{namespace}.mixed"
+    spark.sql(
+        f"CREATE TABLE {table} ({MIXED}) TBLPROPERTIES ('segments' = '1', 'index-columns' = "
+        f"'{', '.join(name.strip('`') for name in INDEXED)}')"
+    )
+    for number in range(8):
+        spark.sql(f"INSERT INTO {table} {MIXED_ROWS.format(number)}")
+    spark.table(table).coalesce(1).write.parquet(str(tmp_path / "rows"))
+    spark.read.parquet(str(tmp_path / "rows")).createOrReplaceTempView("mixed_rows")
+    made = [
+        f"{'NOT ' if at.random() < 0.3 else ''}({name} {comparison} {value})"
+        for name in INDEXED
+        for comparison in ("=", "<", ">=", "<=>", "<>", "> ")
+        for value in LITERALS.split(";")
+    ]
+    saved, zone = 0, spark.conf.get("spark.sql.session.timeZone")
+    for condition in [*ALWAYS.splitlines(), *at.sample(made, MIXTURES)]:
+        spark.conf.set("spark.sql.session.timeZone", at.choice(["UTC", "America/New_York", "Asia/Kolkata"]))
+        own, skipped = outcome(spark, f"{table} WHERE {condition}")
+        assert own == outcome(spark, f"mixed_rows WHERE {condition}")[0], condition
+        saved += skipped > 0
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    assert saved
+
+
+def outcome(spark: SparkSession, source: str) -> tuple[Counter[int] | str | None, int]:
+    """The rows, or why there are none; and how many bytes were skipped."""
+    try:
+        frame = spark.sql(f"SELECT id FROM {source}")
+        return answers(frame), skipped_bytes(frame) if "mixed_rows" not in source else 0
+    except PySparkException as error:
+        return error.getCondition(), 0
 
 
 def test_what_can_t_be_indexed_is_refused_by_name(spark: SparkSession, namespace: str) -> None:

@@ -32,6 +32,10 @@ class _Indexes:
         """Ask for the indexes of versions that aren't known yet."""
         if last <= self.up_to:
             return
+        # A query can see the rows of a commit before the log has its version, and its index.
+        last = min(last, ledger.state().version)
+        if last <= self.up_to:
+            return
         first = self.up_to + 1
         if not self.up_to:
             oldest = ledger.first_commit()

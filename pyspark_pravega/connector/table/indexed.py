@@ -44,15 +44,17 @@ def indexed_columns(definition: TableDefinition) -> tuple[IndexedColumn, ...]:
 
     Returns:
         None of a table that has no index: nothing is indexed, or it has a key, or a format without fields of its own.
-        Columns that others have taken away, or given types without an order, are left out.
+        Columns that others have taken away, or given types without an order, are left out; and those of enums, as a
+        later schema may read other names in the same events.
     """
     names = definition.properties.index_columns
     if not names or definition.key is not None or definition.registered is None or definition.format not in REGISTERED:
         return ()
     schema, _ = definition.registered
-    ids = registered_schema(schema.serialization_format, schema.type, schema.schema_data).field_ids()
+    registered = registered_schema(schema.serialization_format, schema.type, schema.schema_data)
+    ids, enums = registered.field_ids(), registered.enum_columns()
     return tuple(
         IndexedColumn(name=field.name, id=ids[field.name,], type=field.dataType)
         for field in definition.schema
-        if field.name in names and (field.name,) in ids and is_ordered(field.dataType)
+        if field.name in names and (field.name,) in ids and field.name not in enums and is_ordered(field.dataType)
     )

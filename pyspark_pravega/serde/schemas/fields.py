@@ -1,4 +1,5 @@
-"""By which names, or numbers, events hold what a table shows as columns: a column that comes back has another one."""
+"""By which names, or numbers, events hold what a table shows as columns: a column that comes back has another one.
+And which columns are enums."""
 
 from __future__ import annotations
 
@@ -36,3 +37,26 @@ def field_ids(kind: object, path: Path = ()) -> Iterator[tuple[Path, str]]:
             yield (*path, field.name), str(field.number)
             if field.label == "one":
                 yield from field_ids(field.message, (*path, field.name))
+
+
+def enum_columns(kind: object) -> Iterator[str]:
+    """The columns whose values are names of an enum. A later schema may have other names for what events hold.
+
+    Args:
+        kind: what a schema's `parse` gave.
+
+    Yields:
+        Their names.
+    """
+    if isinstance(kind, avro.Union):
+        for branch in kind.branches:
+            yield from enum_columns(branch)
+    elif isinstance(kind, avro.Record):
+        for one in kind.fields:
+            branches = one.type.branches if isinstance(one.type, avro.Union) else (one.type,)
+            if any(isinstance(branch, avro.Enum) for branch in branches):
+                yield one.name
+    elif isinstance(kind, protobuf.Message):
+        for field in kind.fields:
+            if field.kind == "enum":
+                yield field.name
