@@ -70,7 +70,7 @@ class History:
     def __init__(self, catalog: Catalog, scope: str, table_format: str, at: random.Random, segments: int) -> None:
         self.catalog, self.scope, self.at = catalog, scope, at
         self.format, self.segments = table_format, segments
-        self.next_id = self.learnt = self.placed = self.skipped = self.wholes = 0
+        self.next_id = self.learnt = self.placed = self.skipped = 0
         self.create()
 
     def create(self) -> None:
@@ -181,7 +181,9 @@ class History:
             self.foreign()
         job = WriteJob(self.plan(), opened=way != "late")
         messages = self.tasks(job, way, self.scale if scale == "tasks" else bool)
-        second = (WriteJob(self.plan()), []) if other == "two" else None
+        second: tuple[WriteJob, list[TaskMessage | None]] | None = (
+            (WriteJob(self.plan()), []) if other == "two" else None
+        )
         if second is not None:
             second[1].extend(self.tasks(second[0], "many"))
         if other == "during":
@@ -288,9 +290,6 @@ class History:
         for version, index in ledger.indexes(range(self.learnt + 1, last + 1)).items():
             (commit,) = ledger.commits([version])
             assert sum(block.rows for block in index.blocks) <= commit.rows
-            ends: Counter[int] = Counter()
-            whole = len({block.parts for block in index.blocks}) == 1 and len(index.blocks) == 1
-            self.wholes += whole
             for block in index.blocks:
                 if any(part.segment_id not in current for part in block.parts):
                     continue
@@ -298,19 +297,18 @@ class History:
                     [SegmentPart(stream=self.stream, segment_id=i, start=s, end=e) for i, s, e in block.parts]
                 )
                 self.placed += 1
-                for i, s, e in block.parts:
-                    ends[i] += e - s
                 assert len(rows) <= block.rows, (version, block)
                 for key, figures in zip(index.columns, block.figures, strict=True):
                     if key not in columns or figures is None:
                         continue
                     name = columns[key].name
                     kind = definition.codec.schema.field(name).type
-                    own = figures_of(pa.array([row[name] for row in rows], kind))
+                    known: Any = figures
+                    own: Any = figures_of(pa.array([row[name] for row in rows], kind))
                     assert own is not None
                     if own.values:
-                        assert figures.least <= own.least, (version, name, figures, own)
-                        assert figures.greatest is None or figures.greatest >= own.greatest, (version, name)
+                        assert known.least <= own.least, (version, name, figures, own)
+                        assert known.greatest is None or known.greatest >= own.greatest, (version, name)
                     assert own.nulls <= figures.nulls
                     if len(rows) == block.rows:
                         assert own == figures, (version, name, figures, own)
@@ -374,13 +372,13 @@ def holds(condition: Any, row: Mapping[str, Any]) -> bool | None:
         return None if inner is None else not inner
     own, comparison, values = row[condition["column"]], condition["comparison"], condition["values"]
     if comparison in ("IS_NULL", "IS_NOT_NULL"):
-        return (own is None) == (comparison == "IS_NULL")
+        return bool((own is None) == (comparison == "IS_NULL"))
     if comparison == "<=>":
-        return own == values[0]
+        return bool(own == values[0])
     if own is None:
         return None
     own, values = (own.encode(), [one.encode() for one in values]) if isinstance(own, str) else (own, values)
-    return own in values if comparison == "IN" else bool(_COMPARISONS[comparison](own, values[0]))
+    return bool(own in values) if comparison == "IN" else bool(_COMPARISONS[comparison](own, values[0]))
 
 
 @pytest.mark.in_turn

@@ -341,7 +341,7 @@ def test_values_of_other_types_and_other_columns_give_what_parquet_gives(
         for comparison in ("=", "<", ">=", "<=>", "<>", "> ")
         for value in LITERALS.split(";")
     ]
-    saved, zone = 0, spark.conf.get("spark.sql.session.timeZone")
+    saved, zone = 0, str(spark.conf.get("spark.sql.session.timeZone"))
     for condition in [*ALWAYS.splitlines(), *at.sample(made, MIXTURES)]:
         spark.conf.set("spark.sql.session.timeZone", at.choice(["UTC", "America/New_York", "Asia/Kolkata"]))
         own, skipped = outcome(spark, f"{table} WHERE {condition}")
