@@ -11,6 +11,7 @@ from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.connector.index import BlockIndex, Condition, names_in, skipped, values_of
 from pyspark_pravega.connector.log import Ledger
 from pyspark_pravega.connector.table import TableDefinition, indexed_columns
+from pyspark_pravega.serde.lenient import PERMISSIVE
 
 _AT_ONCE = 500
 """Versions that are asked for together."""
@@ -89,7 +90,8 @@ def wanted_parts(
         last: the last version that has written them; 0 where that isn't known.
     """
     named = set(names_in(condition)) if ledger is not None else set()
-    if ledger is None or not named.intersection(definition.properties.index_columns):
+    # Of events that a later schema can't decode, mode permissive shows rows of nulls.
+    if ledger is None or definition.mode == PERMISSIVE or not named.intersection(definition.properties.index_columns):
         return parts
     columns = {column.name: column for column in indexed_columns(definition) if column.name in named}
     if not columns:
