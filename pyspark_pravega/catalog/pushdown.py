@@ -117,7 +117,7 @@ def narrowed(snapshot: Snapshot, bounds: Bounds, ledger: Ledger | None) -> Snaps
     return replace(snapshot, parts=tuple(parts))
 
 
-_MOST_LATER = 1000
+_MOST_COUNTED = 1000
 """Versions whose entries are looked at to count rows: more take as long as the rows, perhaps."""
 _MOST_KEYS = 10_000
 """Keys that a query may ask for one by one; more of them lie in all segments anyway."""
@@ -251,10 +251,8 @@ def counted_until(snapshot: Snapshot, ledger: Ledger | None, version: int | None
     state = None if ledger is None else ledger.state()
     if ledger is None or state is None or version is None or state.rows is None or state.bytes is None:
         return None
-    if state.version - version > _MOST_LATER:
-        return None
-    later = ledger.commits(range(version + 1, state.version + 1))
-    if len(later) < state.version - version or any(one.of_others or one.begins or one.replaced for one in later):
+    later = _additions(ledger, version + 1, state.version)
+    if later is None:
         return None
     is_whole = sum(part.end for part in snapshot.parts) == state.bytes - sum(one.bytes for one in later)
     if not is_whole or any(part.start for part in snapshot.parts):
@@ -274,14 +272,20 @@ def counted_changes(parts: Sequence[SegmentPart], ledger: Ledger | None, first: 
     Returns:
         None where they have to be counted: events of others lie between, or there are many versions.
     """
-    if ledger is None or last - first >= _MOST_LATER:
-        return None
-    commits = ledger.commits(range(first, last + 1))
-    if len(commits) < last - first + 1 or any(one.of_others or one.begins or one.replaced for one in commits):
-        return None
-    if sum(part.size for part in parts) != sum(one.bytes for one in commits):
+    commits = None if ledger is None else _additions(ledger, first, last)
+    if commits is None or sum(part.size for part in parts) != sum(one.bytes for one in commits):
         return None
     return sum(one.rows for one in commits)
+
+
+def _additions(ledger: Ledger, first: int, last: int) -> list[Commit] | None:
+    """The entries of versions; None where there are many, one is gone, or one has done more than add rows."""
+    if last - first >= _MOST_COUNTED:
+        return None
+    commits = list(ledger.commits(range(first, last + 1)))
+    if len(commits) < last - first + 1 or any(one.of_others or one.begins or one.replaced for one in commits):
+        return None
+    return commits
 
 
 def counted_keys(snapshot: Snapshot, ledger: Ledger | None) -> int | None:

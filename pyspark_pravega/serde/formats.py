@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 from pyspark_pravega.errors import UnsupportedOperationError
 from pyspark_pravega.serde.avro import AvroCodec
@@ -63,12 +64,13 @@ class Schema:
 
     def field_ids(self) -> dict[tuple[str, ...], str]:
         """By what events know each column, and each field of a struct: see `field_ids`."""
-        return dict(field_ids(self._parsed()))
+        return dict(field_ids(self._parsed))
 
     def enum_columns(self) -> set[str]:
         """The columns whose values are names of an enum: see `enum_columns`."""
-        return set(enum_columns(self._parsed()))
+        return set(enum_columns(self._parsed))
 
+    @cached_property
     def _parsed(self) -> object:
         if self.format == PROTOBUF:
             return protobuf_schema.parse(self.data, self.type)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
-from pyspark_pravega.client import SegmentPart
+from pyspark_pravega.client import SegmentPart, Stream
 from pyspark_pravega.connector.index import BlockIndex, Condition, names_in, skipped, values_of
 from pyspark_pravega.connector.log import Ledger
 from pyspark_pravega.connector.table import TableDefinition, indexed_columns
@@ -24,17 +24,22 @@ _MOST_TABLES = 100
 class _Indexes:
     """What is known of a table. A version's index never changes."""
 
+    controller_uri: str
+    stream: Stream
+    group_made: int
+    """When the schema registry's group was made: one of a table that was made again was made later."""
     up_to: int = 0
     """The last version that was asked for."""
     by_version: dict[int, BlockIndex] = field(default_factory=dict)
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def learn(self, ledger: Ledger, last: int) -> None:
-        """Ask for the indexes of versions that aren't known yet."""
-        if last <= self.up_to:
+        """Ask for the indexes of versions that aren't known yet; of all where the last one is 0."""
+        if 0 < last <= self.up_to:
             return
         # A query can see the rows of a commit before the log has its version, and its index.
-        last = min(last, ledger.state().version)
+        there = ledger.state().version
+        last = min(last, there) if last else there
         if last <= self.up_to:
             return
         first = self.up_to + 1
@@ -52,25 +57,7 @@ class _Indexes:
                 self.by_version[version] = replace(index, blocks=(index.whole,))
 
 
-class _Known:
-    """The tables that were asked about last."""
-
-    def __init__(self) -> None:
-        self._tables: OrderedDict[object, _Indexes] = OrderedDict()
-        self._lock = threading.Lock()
-
-    def of(self, definition: TableDefinition) -> _Indexes:
-        # A table that was made again has a group that was made later.
-        key = (definition.settings.controller_uri, definition.stream, definition.group_made)
-        with self._lock:
-            indexes = self._tables.setdefault(key, _Indexes())
-            self._tables.move_to_end(key)
-            if len(self._tables) > _MOST_TABLES:
-                self._tables.popitem(last=False)
-        return indexes
-
-
-_known = _Known()
+_indexes_of = lru_cache(maxsize=_MOST_TABLES)(_Indexes)
 
 
 def wanted_parts(
@@ -96,8 +83,8 @@ def wanted_parts(
     columns = {column.name: column for column in indexed_columns(definition) if column.name in named}
     if not columns:
         return parts
-    indexes = _known.of(definition)
+    indexes = _indexes_of(definition.settings.controller_uri, definition.stream, definition.group_made)
     with indexes.lock:
-        indexes.learn(ledger, last or ledger.state().version)
+        indexes.learn(ledger, last)
         some = list(indexes.by_version.values())
     return skipped(parts, some, values_of(condition, columns), columns.values())

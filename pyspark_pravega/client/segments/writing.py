@@ -143,9 +143,7 @@ class SegmentWriter:
             raise WireError(f"a block of {len(data)} bytes and {events} events can't be appended")
         if self._tracked:
             self.flush()
-        self.bytes_written += len(data)
-        self.events_written += events
-        self._append(_Block(data=data, events=events, last_event_number=self.events_written, origin=origin))
+        self._append(self._counted(data, events, origin))
 
     def hold_back(self, data: Buffer, events: int) -> bool:
         """Take a block as `append` does, and send it with the next one, or by `flush`: see `spread`.
@@ -159,12 +157,13 @@ class SegmentWriter:
         """
         if self._connection is not None or self._unacknowledged:
             return False
+        self._unacknowledged.append(self._counted(data, events))
+        return True
+
+    def _counted(self, data: Buffer, events: int, origin: object = None) -> _Block:
         self.bytes_written += len(data)
         self.events_written += events
-        self._unacknowledged.append(
-            _Block(data=data, events=events, last_event_number=self.events_written, origin=None)
-        )
-        return True
+        return _Block(data=data, events=events, last_event_number=self.events_written, origin=origin)
 
     @property
     def holds_back(self) -> bool:
