@@ -265,7 +265,8 @@ chaos-sample: $(STAMP)
 
 # Clients and a Spark session while servers of a cluster are killed and frozen: ZooKeeper, bookies, controllers, segment
 # stores, a registry, as processes of this machine (4 GB of memory). SERVER_FAULTS=name,name takes some faults,
-# SERVER_SEED=N is the chance, SERVER_TOKENS_S=N has servers that ask who is there, with tokens of so many seconds.
+# SERVER_HISTORIES=N runs N histories of all kinds of faults together, SERVER_SEED=N is the chance (and the first
+# history), SERVER_TOKENS_S=N has servers that ask who is there, with tokens of so many seconds.
 chaos-servers: $(STAMP) servers
 	$(BIN)/python -m pytest tests/servers/test_failing_servers.py -s $(ARGS)
 

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import resource
 import shutil
+import threading
 import time
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
@@ -31,7 +34,7 @@ class ServerCluster:
             folder: where data and logs go; empty, or of a cluster before.
             stores: how many segment stores.
             controllers: how many controllers.
-            bookies: how many bookies; each entry is written to three, or to as many as there are.
+            bookies: how many bookies; each entry is written to one less, and to three at most.
             token_ttl_s: how long the tokens of segment stores are valid, in seconds; the servers then want to know who
                 asks, and speak TLS. None for servers that let everybody in.
         """
@@ -87,14 +90,34 @@ class ServerCluster:
         if self.servers[name].runs:
             self._limit_files(name, resource.RLIM_INFINITY)
 
-    def rest(self, seconds: float) -> None:
-        """Let some time go by. What ends by itself, as servers do that have lost their session, is started again."""
+    def rest(self, seconds: float, *, but: Collection[str] = ()) -> None:
+        """Let some time go by. What ends by itself, as servers do that have lost their session, is started again.
+
+        Args:
+            seconds: how long.
+            but: servers that aren't started again.
+        """
         limit = time.monotonic() + seconds
         while (left := limit - time.monotonic()) > 0:
             time.sleep(min(1.0, left))
-            for name, server in self.servers.items():
-                if server.process is not None and not server.runs:
-                    self.start(name, wait=False)
+            self._start_ended(but)
+
+    @contextmanager
+    def kept_up(self) -> Iterator[None]:
+        """Start again, while the block runs, what ends by itself: some do long after the fault."""
+        ends = threading.Event()
+
+        def keep() -> None:
+            while not ends.wait(1):
+                self._start_ended(())
+
+        keeper = threading.Thread(target=keep, daemon=True)
+        keeper.start()
+        try:
+            yield
+        finally:
+            ends.set()
+            keeper.join()
 
     def wipe(self) -> None:
         """End all, and remove what they have stored."""
@@ -104,6 +127,11 @@ class ServerCluster:
     def log(self, name: str) -> Path:
         """Where a server's output is."""
         return self.servers[name].log
+
+    def _start_ended(self, but: Collection[str]) -> None:
+        for name, server in self.servers.items():
+            if server.process is not None and not server.runs and name not in but:
+                self.start(name, wait=False)
 
     def _limit_files(self, name: str, size: int) -> None:
         process = self.servers[name].process

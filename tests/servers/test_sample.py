@@ -40,7 +40,8 @@ def test_clients_go_on(tmp_path: Path) -> None:
         try:
             FAULTS[name](cluster, chance)
         finally:
-            history.end()
+            with cluster.kept_up():
+                history.end()
             print(f"{name}, SERVER_SEED={seed}:\n{words(history.workers)}")
         history.close()
     assert [failure for worker in history.workers for failure in worker.failures] == []

@@ -40,6 +40,15 @@ class Shape:
     controllers: int
     bookies: int = 3
 
+    @property
+    def copies(self) -> int:
+        """How many bookies have each entry: three, and one bookie more is there than copies, where there are several.
+
+        BookKeeper closes a ledger when a bookie is gone and no other one can take its place, and a new one needs as
+        many bookies: nothing would be written.
+        """
+        return max(1, min(self.bookies - 1, 3))
+
     def names(self) -> list[str]:
         """The processes' names, in the order in which they are started."""
         return [
@@ -173,7 +182,7 @@ def launches(
     for name in _numbered(SEGMENT_STORE, shape.stores):
         values = parts.segment_store(
             ports[name], center, controllers(ports),
-            cache=size // 2, copies=min(shape.bookies, 3), session_ms=_SESSION_MS, secured=secured,
+            cache=size // 2, copies=shape.copies, session_ms=_SESSION_MS, secured=secured,
         )  # fmt: skip
         starts[name] = launch(
             name, values, "io.pravega.segmentstore.server.host.ServiceStarter",

@@ -84,7 +84,7 @@ class Cluster(Started):
             data_dir: where data, logs, configuration and state are kept.
             stores: how many segment stores, 1 to 4.
             controllers: how many controllers, 1 to 4.
-            bookies: how many bookies; each entry is written to three, or to as many as there are.
+            bookies: how many bookies; each entry is written to one less, and to three at most.
             pravega: Pravega's version, 0.12 or 0.13; `$PYSPARK_PRAVEGA_SANDBOX_PRAVEGA`, or 0.13, when None.
             controller_port: where the first controller shall listen; when None, where it did before, if that is free,
                 else a free port.
