@@ -35,7 +35,9 @@ def test_count_is_answered_by_the_commit_log_where_it_knows_all(spark: SparkSess
     assert asked(f"SELECT count(1), count(*) + 1 FROM {table}") == ((100, 101), True)
     assert spark.table(table).count() == 100
     assert asked(f"SELECT count(*) FROM {table} VERSION AS OF 1") == ((100,), True)
-    assert asked(f"SELECT count(*) FROM {changes_in(table, 1)}") == ((100,), True)
+    told = f"{namespace}.`counted$changes` WITH (startingVersion = 1, endingVersion = 1)"
+    for changes in (changes_in(table, 1), told):
+        assert asked(f"SELECT count(*) FROM {changes}") == ((100,), True)
     for query, answer in {
         f"SELECT count(*) FROM {table} WHERE id < 7": (7,),
         f"SELECT count(*) FILTER (WHERE id < 8) FROM {table}": (8,),

@@ -45,10 +45,10 @@ def test_every_kind_of_table_by_every_way(
     spark: SparkSession, client: Client, sandbox: Sandbox, namespace: str
 ) -> None:
     scope = namespace.removeprefix("pravega.").replace("_", "-")
-    key_value = "TBLPROPERTIES ('table-type' = 'key-value')"
-    key = ", PRIMARY KEY (id)"
-    for table, rest in {"plain": ")", "keyed": f"{key})", "entries": f"{key}) {key_value}"}.items():
-        spark.sql(f"CREATE TABLE {namespace}.{table} (id INT, s STRING{rest}")
+    key = "'primary-key' = 'id'"
+    for table, properties in {"plain": "", "keyed": key, "entries": f"{key}, 'table-type' = 'key-value'"}.items():
+        clause = f" TBLPROPERTIES ({properties})" if properties else ""
+        spark.sql(f"CREATE TABLE {namespace}.{table} (id INT NOT NULL, s STRING){clause}")
         spark.sql(f"INSERT INTO {namespace}.{table} VALUES (1, 'a'), (2, 'b')")
     client.create_key_value_table(scope, "of-others", partitions=2, key_bytes=8)
     for key_of_entry, value in ENTRIES:

@@ -371,8 +371,9 @@ def count_rows(
         ConfigurationError: an option is unknown or malformed.
     """
     given = canonical(reads_own(options), TABLE_READ_KEYS, "read option")
+    bounds = BOUND_KEYS if definition.is_changes else BOUND_KEYS | VERSION_KEYS
     if (
-        given.keys() & (BOUND_KEYS | VERSION_KEYS | {MODE, BAD_EVENTS})
+        given.keys() & (bounds | {MODE, BAD_EVENTS})
         or definition.types is not None
         or definition.mode == DROP_MALFORMED
         or isinstance(position, Extent)
