@@ -6,11 +6,10 @@ import subprocess
 from pathlib import Path
 
 from server_cluster import ServerCluster
+from server_history import SEGMENTS
 
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 from tests.jars.java_client import compile_java
-
-SEGMENTS = 4
 
 
 class JavaPulse:
@@ -29,7 +28,7 @@ class JavaPulse:
             client.controller.create_scope(scope)
             for stream in ("direct", "whole"):
                 client.controller.create_stream(Stream(scope, stream), configuration)
-            client.create_key_value_table(scope, "counts", partitions=2, key_bytes=1)
+            client.create_key_value_table(scope, "counts", partitions=SEGMENTS, key_bytes=1)
         programs = compile_java(
             Path(__file__).parent / "java",
             folder,

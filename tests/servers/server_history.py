@@ -18,10 +18,12 @@ from pyspark_pravega.errors import UnavailableError
 from pyspark_pravega.live.sampling import Sampler
 from pyspark_pravega.registry import SchemaRegistry
 
-KEYS = 8
-BATCH = 20
+KEYS = 16
+BATCH = 32
 PAUSE_S = 0.05
-SEGMENTS = 4
+SEGMENTS = 8
+"""So many that each segment store has some of them; as many as the Java client has."""
+COUNTERS = 16
 LEASE_MS = 270_000
 """That of writes by default (docs/production.md): longer than any outage here."""
 UNCERTAIN = "may or may not have been made"
@@ -82,7 +84,7 @@ class History:
             assert client.controller.scope_exists(name)
         for stream in (self._direct, self._whole):
             main.controller.create_stream(stream, configuration)
-        main.create_key_value_table(name, "counts", partitions=2, key_bytes=1)
+        main.create_key_value_table(name, "counts", partitions=SEGMENTS, key_bytes=1)
         self._counts = self._clients[3].key_value_table(name, "counts")
         self._writer = self._clients[0].writer(self._direct)
         self._tail = self._clients[1].follow(self._direct, start=main.controller.head(self._direct))
@@ -98,7 +100,7 @@ class History:
         self._read: list[tuple[int, int]] = []
         self._committed: set[int] = set()
         self._begun = 0
-        self._certain, self._perhaps = 0, 0
+        self._certain, self._perhaps, self._asked = Counter[bytes](), Counter[bytes](), 0
         self._ends, self._threads = threading.Event(), list[threading.Thread]()
         self.workers = [
             Worker("writer", self._write),
@@ -161,16 +163,18 @@ class History:
         self._committed.add(number)
 
     def _count(self) -> None:
-        (entry,) = self._counts.get([b"n"])
+        key = b"%c" % (ord("a") + self._asked % COUNTERS)
+        (entry,) = self._counts.get([key])
         version, value = (NOT_EXISTS, 0) if entry is None else (entry.version, int(entry.value))
         try:
-            self._counts.put([(b"n", version, b"%d" % (value + 1))])
+            self._counts.put([(key, version, b"%d" % (value + 1))])
         except UnavailableError as error:
-            self._perhaps += 1
+            self._perhaps[key] += 1
             if UNCERTAIN not in str(error):
                 raise
         else:
-            self._certain += 1
+            self._certain[key] += 1
+        self._asked += 1
 
     def _ask(self) -> None:
         self._registry.group(self._scope, "group")
@@ -206,9 +210,11 @@ class History:
         assert by_number.keys() >= self._committed, "a transaction that was committed isn't there"
 
     def _judge_count(self) -> None:
-        (entry,) = self._counts.get([b"n"])
-        count = 0 if entry is None else int(entry.value)
-        assert self._certain <= count <= self._certain + self._perhaps, "changes are lost, or made twice"
+        for key in self._certain.keys() | self._perhaps.keys():
+            (entry,) = self._counts.get([key])
+            count = 0 if entry is None else int(entry.value)
+            at_least = self._certain[key]
+            assert at_least <= count <= at_least + self._perhaps[key], "changes are lost, or made twice"
 
 
 def started(workers: Iterable[Worker], ends: threading.Event) -> list[threading.Thread]:

@@ -78,12 +78,12 @@ def go_through(
     cluster.rest(QUIET_S)
     happen()
     cluster.rest(QUIET_S)
-    told = java.since_the_last()
     try:
         with cluster.kept_up():
             for history in histories:
                 history.end()
     finally:
+        told = java.since_the_last()
         for history in histories:
             print(words(history.workers))
         print(java_words(told), flush=True)

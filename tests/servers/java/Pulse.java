@@ -33,7 +33,7 @@ import java.util.concurrent.CompletableFuture;
  * name, what it has done, the longest time between two things done in milliseconds, how many attempts have failed.
  */
 public final class Pulse {
-    private static final int KEYS = 8;
+    private static final int KEYS = 16;
     private static final int LEASE_MS = 270_000;
     private static final int PAUSE_MS = 50;
 
@@ -137,8 +137,12 @@ public final class Pulse {
                 status = transaction.checkStatus();
             }
         });
-        steps.put("counter", () -> counts.update(
-                new Put(new TableKey(ByteBuffer.wrap(new byte[] {'n'})), ByteBuffer.wrap(new byte[] {1}))).join());
+        int[] asked = new int[1];
+        steps.put("counter", () -> {
+            ByteBuffer key = ByteBuffer.wrap(new byte[] {(byte) ('a' + asked[0] % KEYS)});
+            counts.update(new Put(new TableKey(key), ByteBuffer.wrap(new byte[] {1}))).join();
+            asked[0]++;
+        });
         List<Pulsing> threads = new ArrayList<>();
         steps.forEach((name, step) -> threads.add(new Pulsing(name, step)));
         threads.forEach(Thread::start);
