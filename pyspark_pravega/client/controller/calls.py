@@ -90,6 +90,20 @@ class ControllerCalls:
     def _status(self, method: str, request: Message, *, missing: NotFoundError | None = None) -> int:
         return self._rpc.status(method, request, missing=missing)
 
+    def _reply_unless_failed(
+        self, method: str, request: Message, reply: type[Reply], *, missing: NotFoundError | None = None
+    ) -> tuple[Reply, bool]:
+        """As `_call`, again for as long as the reply's status says that it failed; and whether it was called again."""
+        replies: list[Reply] = []
+
+        def ask() -> int:
+            replies[:] = [self._call(method, request, reply, missing=missing)]
+            status: int = replies[0].status  # type: ignore[attr-defined]
+            return status
+
+        _, repeated = self._unless_failed(method, ask)
+        return replies[0], repeated
+
     def _ending(
         self, method: str, request: Message, identity: Callable[[], Hashable], *, missing: NotFoundError | None = None
     ) -> Ending:
@@ -132,19 +146,20 @@ class ControllerCalls:
                 elif unclear >= _UNCLEAR_TRIES or not limit.wait(_UNCLEAR_PAUSE_S):
                     raise
 
-    def _unless_failed(self, method: str, ask: Callable[[], int]) -> tuple[int, bool]:
+    def _unless_failed(self, method: str, ask: Callable[[], int], *, failed: int = FAILED) -> tuple[int, bool]:
         """Make a call again for as long as the controller says that it failed: it does so, and without a reason, while
         it can't reach what it needs itself.
 
         Args:
             method: the call, for the log.
             ask: makes it, and returns its status.
+            failed: the status that says so.
 
         Returns:
             The last status, and whether it wasn't the first one: then a call before may have done it.
         """
         retries, begun, reason = Retries(self._rpc.timeout), time.monotonic(), f"says that {method} has failed"
-        while (status := ask()) == FAILED and self._rpc.again(retries, begun, reason):
+        while (status := ask()) == failed and self._rpc.again(retries, begun, reason):
             pass
         return status, retries.failures > 0
 

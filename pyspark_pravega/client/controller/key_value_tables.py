@@ -73,7 +73,9 @@ class ControllerTables(ControllerCalls):
         """
         info = pb.KeyValueTableInfo(scope=scope, kvt_name=table)
         method = "getKeyValueTableConfiguration"
-        reply = self._call(method, info, pb.KeyValueTableConfigResponse, missing=no_table(scope, table))
+        reply, _ = self._reply_unless_failed(
+            method, info, pb.KeyValueTableConfigResponse, missing=no_table(scope, table)
+        )
         if reply.status == 2:
             raise no_table(scope, table)
         if reply.status != 0:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from pyspark_pravega.client.controller import controller_pb2 as pb
 from pyspark_pravega.client.controller import messages
-from pyspark_pravega.client.controller.calls import no_scope, no_stream
+from pyspark_pravega.client.controller.calls import FAILED, no_scope, no_stream
 from pyspark_pravega.client.controller.streams import ControllerStreams
 from pyspark_pravega.client.names import Stream
 from pyspark_pravega.client.reader_groups import PREFIX, ReaderGroup
@@ -63,7 +63,8 @@ class ControllerReaderGroups(ControllerStreams):
                     reply = self._call(
                         "createReaderGroup", request, pb.CreateReaderGroupResponse, missing=no_scope(group.scope)
                     )
-                break
+                if reply.status != FAILED or not limit.wait():
+                    break
             except UnavailableError:
                 # It may have broken the creation off, as those of key-value tables (`client/key_value/creation.py`).
                 # With the same id it goes on with it.
@@ -87,7 +88,9 @@ class ControllerReaderGroups(ControllerStreams):
         """
         info = pb.ReaderGroupInfo(scope=scope, reader_group=name)
         missing = _no_group(scope, name)
-        reply = self._call("getReaderGroupConfig", info, pb.ReaderGroupConfigResponse, missing=missing)
+        reply, _ = self._reply_unless_failed(
+            "getReaderGroupConfig", info, pb.ReaderGroupConfigResponse, missing=missing
+        )
         if reply.status == 2:
             raise missing
         if reply.status != 0:
@@ -129,9 +132,16 @@ class ControllerReaderGroups(ControllerStreams):
                 raise no_stream(part.stream)
         request = messages.reader_group_message(after)
         missing = _no_group(scope, name)
-        reply = self._call("updateReaderGroup", request, pb.UpdateReaderGroupResponse, missing=missing)
+        reply, repeated = self._reply_unless_failed(
+            "updateReaderGroup", request, pb.UpdateReaderGroupResponse, missing=missing
+        )
         if reply.status == 2:
             raise missing
+        if reply.status == 3 and repeated:
+            # A call before may have done it.
+            now = self.reader_group(scope, name)
+            if replace(now, generation=after.generation) == after:
+                return now
         if reply.status == 3:
             raise ConflictError(
                 f'reader group "{after}" was changed by somebody else meanwhile, or can\'t be as asked: try again'
@@ -155,12 +165,12 @@ class ControllerReaderGroups(ControllerStreams):
         info = pb.ReaderGroupInfo(
             scope=scope, reader_group=name, reader_group_id=str(group.id), generation=group.generation
         )
-        status = self._status("deleteReaderGroup", info)
+        status, repeated = self._unless_failed("deleteReaderGroup", lambda: self._status("deleteReaderGroup", info))
         if status not in (0, 2):
             raise OperationFailedError(
                 f'the controller could not delete reader group "{scope}/{name}" (status {status})'
             )
-        return status == 0
+        return status == 0 or repeated
 
     def subscribers(self, stream: Stream) -> tuple[str, ...]:
         """The reader groups that keep a stream's retention from removing what they haven't consumed.
@@ -171,7 +181,9 @@ class ControllerReaderGroups(ControllerStreams):
         Raises:
             StreamNotFoundError: there is no such stream.
         """
-        reply = self._call("listSubscribers", messages.info(stream), pb.SubscribersResponse, missing=no_stream(stream))
+        reply, _ = self._reply_unless_failed(
+            "listSubscribers", messages.info(stream), pb.SubscribersResponse, missing=no_stream(stream)
+        )
         if reply.status == 2:
             raise no_stream(stream)
         if reply.status != 0:
@@ -202,10 +214,14 @@ class ControllerReaderGroups(ControllerStreams):
             reader_group_id=str(group.id),
             stream_cut=messages.cut(stream, offsets_of(stream, cut)),
         )
-        status = self._status("updateSubscriberStreamCut", request, missing=no_stream(stream))
-        if status == 1 and not self.is_stream_cut_valid(stream, cut):
-            # So the server fails for segments that it doesn't know.
-            status = 4
+        method = "updateSubscriberStreamCut"
+
+        def ask() -> int:
+            status = self._status(method, request, missing=no_stream(stream))
+            # So the server fails for segments that it doesn't know, too.
+            return 4 if status == FAILED and not self.is_stream_cut_valid(stream, cut) else status
+
+        status, _ = self._unless_failed(method, ask)
         failures = {
             2: no_stream(stream),
             3: ReaderGroupNotFoundError(f'reader group "{subscriber}" is no subscriber of stream "{stream}"'),

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from pyspark_pravega.client.controller import controller_pb2 as pb
 from pyspark_pravega.client.controller import messages
-from pyspark_pravega.client.controller.calls import Ending, no_scope, no_stream, stream_sealed
+from pyspark_pravega.client.controller.calls import FAILED, Ending, no_scope, no_stream, stream_sealed
 from pyspark_pravega.client.controller.segments import ControllerSegments
-from pyspark_pravega.client.names import Access, Stream, check_name
+from pyspark_pravega.client.names import Access, Stream, check_name, segment_epoch
 from pyspark_pravega.client.policies import ScaleType, StreamConfiguration
 from pyspark_pravega.client.stream_cut import offsets_of
 from pyspark_pravega.deadlines import Limit, Retries
@@ -28,6 +28,8 @@ _CREATE_PATIENCE_S = 10.0
 _NO_SCOPE = 3
 """The controller says so also when somebody's look at the stream has made it break the creation off, as that of a
 key-value table (`client/key_value/creation.py`). When it is called again it goes on with it."""
+_INTERNAL_ERROR = 3
+"""What the controller says instead of FAILURE where it is told of writers."""
 _UPDATES = tuple(threading.Lock() for _ in range(16))
 
 
@@ -219,18 +221,32 @@ class ControllerStreams(ControllerSegments):
             InvalidStreamCutError: it is no cut of this stream, or lies before its head.
         """
         request = messages.cut(stream, offsets_of(stream, cut))
-        status = self._status("truncateStream", request, missing=no_stream(stream))
+
+        def ask() -> int:
+            status = self._status("truncateStream", request, missing=no_stream(stream))
+            if status == FAILED and not self._may_begin_at(stream, cut):
+                raise InvalidStreamCutError(
+                    f'stream "{stream}" can\'t be truncated: the cut must be one of the stream, and not lie before its'
+                    " head"
+                )
+            return status
+
+        status, _ = self._unless_failed("truncateStream", ask)
         if status in (2, 3):
             raise no_stream(stream)
         if status == 4:
             raise stream_sealed(stream, "truncated")
-        if status == 1:
-            raise InvalidStreamCutError(
-                f'the controller did not truncate stream "{stream}": the cut must be one of the stream and not lie'
-                " before its head, and no other truncation may be under way"
-            )
         if status != 0:
             raise OperationFailedError(f'the controller could not truncate stream "{stream}" (status {status})')
+
+    def _may_begin_at(self, stream: Stream, cut: Mapping[int, int]) -> bool:
+        """Whether a cut is one of the stream, and doesn't lie before its head."""
+        head = self.head(stream)
+        first = min(map(segment_epoch, head), default=0)
+        return self.is_stream_cut_valid(stream, cut) and all(
+            offset < 0 or (offset >= head[segment_id] if segment_id in head else segment_epoch(segment_id) > first)
+            for segment_id, offset in cut.items()
+        )
 
     def seal_stream(self, stream: Stream) -> None:
         """Make a stream read-only, for ever. Open transactions are aborted; sealing again changes nothing.
@@ -338,7 +354,10 @@ class ControllerStreams(ControllerSegments):
         request = pb.TimestampFromWriter(
             writer=writer, position=messages.cut(stream, offsets_of(stream, position)), timestamp=timestamp
         )
-        status = self._status("noteTimestampFromWriter", request, missing=no_stream(stream))
+        method = "noteTimestampFromWriter"
+        status, _ = self._unless_failed(
+            method, lambda: self._status(method, request, missing=no_stream(stream)), failed=_INTERNAL_ERROR
+        )
         if status in (1, 2):
             what = f"time {timestamp}" if status == 1 else "position"
             raise ConfigurationError(f'writer "{writer}" of stream "{stream}" can\'t go back to {what}')
@@ -354,14 +373,17 @@ class ControllerStreams(ControllerSegments):
             False when no such writer is known.
         """
         request = pb.RemoveWriterRequest(writer=writer, stream=messages.info(stream))
-        status = self._status("removeWriter", request, missing=no_stream(stream))
+        method = "removeWriter"
+        status, repeated = self._unless_failed(
+            method, lambda: self._status(method, request, missing=no_stream(stream)), failed=_INTERNAL_ERROR
+        )
         if status == 2:
             raise no_stream(stream)
         if status not in (0, 1):
             raise OperationFailedError(
                 f'the controller could not remove writer "{writer}" of stream "{stream}" (status {status})'
             )
-        return status == 0
+        return status == 0 or repeated
 
     def is_sealed(self, stream: Stream) -> bool:
         """Whether a stream is sealed.
