@@ -19,7 +19,9 @@ from pyspark_pravega.errors import PravegaError
 
 _PAUSE_S = 0.2
 """How soon the threads notice that nobody wants more."""
-_BATCHES_AHEAD = 8
+_MOST_AHEAD = 64
+"""Of what is read ahead: each batch counts 1, and 1 more for each 256 KiB, so it is 64 small ones, or 14 MiB."""
+_COUNTED_BYTES = 256 << 10
 
 
 class _Ended:
@@ -27,6 +29,29 @@ class _Ended:
 
     def __init__(self, segment_id: int, successors: tuple[Successor, ...]) -> None:
         self.segment_id, self.successors = segment_id, successors
+
+
+_Arrival = EventBatch | _Ended | PravegaError | None
+
+
+class _Arrivals(queue.Queue[_Arrival]):
+    """What the segments' threads have read, in its order."""
+
+    def _init(self, maxsize: int) -> None:
+        super()._init(maxsize)
+        self._weight = 0
+
+    def _qsize(self) -> int:
+        return self._weight
+
+    def _put(self, item: _Arrival) -> None:
+        super()._put(item)
+        self._weight += _weight(item)
+
+    def _get(self) -> _Arrival:
+        item: _Arrival = super()._get()
+        self._weight -= _weight(item)
+        return item
 
 
 class EventTail(Iterator[EventBatch]):
@@ -52,7 +77,9 @@ class EventTail(Iterator[EventBatch]):
         """
         self.stream = stream
         self._client = client
-        self._arrivals: queue.Queue[EventBatch | _Ended | PravegaError | None] = queue.Queue(_BATCHES_AHEAD)
+        self._arrivals = _Arrivals(_MOST_AHEAD)
+        self._next: _Arrival = None
+        """What `poll_all` has met behind its last batch."""
         self._closed = threading.Event()
         begin = tail_cut(client.pool, stream) if start is None else start
         # Segments of a cut that come later are found as successors.
@@ -89,20 +116,44 @@ class EventTail(Iterator[EventBatch]):
         """
         deadline = time.monotonic() + timeout
         while self._open:
+            arrival, self._next = self._next, None
             try:
-                arrival = self._arrivals.get(timeout=max(0.0, deadline - time.monotonic()))
+                arrival = arrival or self._arrivals.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
                 return None
             if arrival is None:
                 return None
             if isinstance(arrival, EventBatch):
-                self._position[arrival.segment_id] = arrival.end
-                return arrival
+                return self._handed_out(arrival)
             if isinstance(arrival, PravegaError):
                 self.close()
                 raise arrival
             self._go_on(arrival)
         return None
+
+    def poll_all(self, timeout: float) -> list[EventBatch]:
+        """As `poll`, and whatever else has been read meanwhile, of all segments.
+
+        Args:
+            timeout: how long to wait for the first events, in seconds.
+
+        Returns:
+            The batches in the order in which they came; none where `poll` gives None.
+
+        Raises:
+            SegmentTruncatedError: events that were to be read have been truncated.
+            PravegaError: the stream can't be read any more.
+        """
+        first = self.poll(timeout)
+        batches = [] if first is None else [first]
+        with suppress(queue.Empty):
+            while batches and len(batches) < _MOST_AHEAD:
+                arrival = self._arrivals.get_nowait()
+                if not isinstance(arrival, EventBatch):
+                    self._next = arrival
+                    break
+                batches.append(self._handed_out(arrival))
+        return batches
 
     def __next__(self) -> EventBatch:
         while self._open and not self._closed.is_set():
@@ -123,6 +174,10 @@ class EventTail(Iterator[EventBatch]):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _handed_out(self, batch: EventBatch) -> EventBatch:
+        self._position[batch.segment_id] = batch.end
+        return batch
 
     def _follow(self, segment_id: int, offset: int) -> None:
         self._open.add(segment_id)
@@ -162,10 +217,14 @@ class EventTail(Iterator[EventBatch]):
                 if data is not None:
                     yield data
 
-    def _hand_over(self, arrival: EventBatch | _Ended | PravegaError) -> None:
+    def _hand_over(self, arrival: _Arrival) -> None:
         while not self._closed.is_set():
             try:
                 self._arrivals.put(arrival, timeout=_PAUSE_S)
                 return
             except queue.Full:
                 continue
+
+
+def _weight(arrival: _Arrival) -> int:
+    return 1 + arrival.frames.consumed // _COUNTED_BYTES if isinstance(arrival, EventBatch) else 1

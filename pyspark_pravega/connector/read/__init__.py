@@ -1,10 +1,10 @@
 """Batch reads: from where to where, and how tasks get their parts.
 
 `extent` (what bounds mean in a stream), `bounded`, `versions` (time travel), `committed` (what commits added, as ranges
-of bytes), `changes` (the same, as rows), `partitions` (parts for tasks), `reader` (rows as Arrow batches). Of
-tables with keys: `keyed` (the last row of each key), `event_pointers` (where it lies), `chains` (which segments that
-takes), `eras` (of which events the rows of a moment are made), `row_changes` (what versions have changed). It uses
-`connector.table` and `connector.log`.
+of bytes), `changes` (the same, as rows), `partitions` (parts for tasks), `reader` (rows as Arrow batches),
+`small_parts` (many parts with few bytes). Of tables with keys: `keyed` (the last row of each key), `event_pointers`
+(where it lies), `chains` (which segments that takes), `eras` (of which events the rows of a moment are made),
+`row_changes` (what versions have changed). It uses `connector.table` and `connector.log`.
 """
 
 from pyspark_pravega.connector.read.bounded import between, bounded_snapshot
@@ -42,6 +42,7 @@ from pyspark_pravega.connector.read.row_changes import (
     row_change_partitions,
     row_changes,
 )
+from pyspark_pravega.connector.read.small_parts import merged
 from pyspark_pravega.connector.read.versions import (
     Moment,
     commit_of,
@@ -92,6 +93,7 @@ __all__ = [
     "first_told_version",
     "first_whole_version",
     "last_commit",
+    "merged",
     "moment_at",
     "moment_of",
     "only_compacted_since",

@@ -36,7 +36,7 @@ def groups(parts: Sequence[SegmentPart]) -> Iterator[Sequence[SegmentPart]]:
         yield group
 
 
-def merged(batches: Iterable[Batch], most_rows: int) -> Iterator[Batch]:
+def merged(batches: Iterable[Batch], most_rows: int = _MERGED_ROWS) -> Iterator[Batch]:
     """The same rows in fewer batches: each takes the JVM and the worker some time, however small it is.
 
     Args:

@@ -28,7 +28,7 @@ from pyspark_pravega.connector.option_names import (
 )
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.plain import told_plainly
-from pyspark_pravega.connector.read import BatchReader
+from pyspark_pravega.connector.read import BatchReader, merged
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.errors import DataLossError, SegmentNotFoundError, SegmentTruncatedError, UnsupportedOperationError
@@ -167,16 +167,17 @@ class RealTimeReader:
 
             threading.Thread(target=wait, name=f"until-{partition.stream}", daemon=True).start()
             while not over.is_set():
+                arrived: list[EventBatch] = []
                 try:
-                    events = tail.poll(_WAIT_S)
+                    arrived = tail.poll_all(_WAIT_S)
                 except (SegmentTruncatedError, SegmentNotFoundError) as error:
                     self._lose(error)
-                    events = None
-                moved = self._moved(known, tail.position, events)
+                moved = self._moved(known, tail.position, arrived)
                 if moved:
                     yield self._offsets_only(moved)
-                if events is not None:
-                    yield from self._rows(events)
+                if arrived:
+                    # Each batch takes the JVM and the sink their time: what has come at once goes on at once.
+                    yield from map(arrow_batch, merged(rows for events in arrived for rows in self._rows(events)))
                 elif tail.ended:
                     # The segments are at their ends, and the next batch goes on with others.
                     over.wait()
@@ -190,12 +191,13 @@ class RealTimeReader:
         _log.warning("%s; the next batch goes on behind them", message)
 
     @staticmethod
-    def _moved(known: dict[int, int], position: Mapping[int, int], events: EventBatch | None) -> dict[int, int]:
+    def _moved(known: dict[int, int], position: Mapping[int, int], arrived: Sequence[EventBatch]) -> dict[int, int]:
         """What a scale has changed, but for the events that are handed on next; it is known then."""
         moved = dict.fromkeys(known.keys() - position.keys(), GIVEN_WAY)
+        begins = {events.segment_id: events.start for events in reversed(arrived)}
         for segment_id, offset in position.items():
             if segment_id not in known:
-                moved[segment_id] = events.start if events is not None and events.segment_id == segment_id else offset
+                moved[segment_id] = begins.get(segment_id, offset)
         if moved:
             known.clear()
             known.update(position)
