@@ -36,6 +36,7 @@ GUIDES = [
 _TEST_LINK = re.compile(r"\[`(\w+)`\]\(\.\./(tests/[\w/]+\.py)\)")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`([A-Za-z0-9_./-]+)`")
+_MADE = re.compile(r"CREATE (?:TABLE|VIEW) (?!IF)(?:pravega\.)?([\w.]+)")
 _TOP = {path.name for path in ROOT.iterdir()}
 _ROOMS = {path.name for path in (ROOT / "pyspark_pravega").iterdir()}
 
@@ -145,6 +146,15 @@ def test_no_statement_ends_in_a_comment(page: str) -> None:
     """At the prompt of spark-sql a line that doesn't end in `;` goes on with the next one."""
     lines = [line for snippet in snippets(page) if snippet.language == "sql" for line in snippet.text.splitlines()]
     assert [line for line in lines if re.search(r";\s+--", line)] == []
+
+
+def test_no_two_pages_make_the_same_table() -> None:
+    """Who has typed one page goes on with the next one, in the same sandbox."""
+    makers: dict[str, set[str]] = {}
+    for snippet in (snippet for page in FOR_USERS for snippet in snippets(page)):
+        for name in _MADE.findall(snippet.text):
+            makers.setdefault(name, set()).add(snippet.page)
+    assert {name: pages for name, pages in makers.items() if len(pages) > 1} == {}
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -23,7 +23,7 @@ from spark_tools import Sessions
 from pyspark_pravega.client import Client
 from pyspark_pravega.sandbox import Sandbox
 
-NAMESPACES = "shop|market|store"
+NAMESPACES = "shop|market|store|crm"
 """What pages call their namespaces and scopes: each page gets others."""
 ORDERS = """
 CREATE NAMESPACE pravega.shop;
