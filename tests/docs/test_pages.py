@@ -19,6 +19,7 @@ from pyspark_pravega.cli import main
 from pyspark_pravega.connector.key_value import KeyValueProperties
 from pyspark_pravega.connector.table import TableProperties
 from pyspark_pravega.errors import PravegaError
+from pyspark_pravega.serde.native import SLOWER
 from pyspark_pravega.settings import SETTINGS
 
 MAX_LINE, MAX_ROW, MAX_CODE, MAX_ARCHITECTURE_WORDS, MAX_RESULTS_LINES = 120, 250, 76, 1200, 200
@@ -101,6 +102,12 @@ def anchors(page: Path) -> set[str]:
     headings = [line for _, line in prose(str(page.relative_to(ROOT))) if line.startswith("#")]
     names = [re.sub(r"[^\w\- ]", "", heading.lstrip("# ").lower()).strip() for heading in headings]
     return {re.sub(r"[ ]", "-", name) for name in names}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/faq.md", "docs/troubleshooting.md"])
+def test_pages_say_of_the_plain_codec_what_it_says_itself(page: str) -> None:
+    text = (ROOT / page).read_text()
+    assert [figure for figure in re.findall(r"\d+ to \d+ times", SLOWER) if figure not in text] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
