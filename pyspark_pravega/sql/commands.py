@@ -194,6 +194,6 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
     for argument, (name, taken) in _CONNECTION.items():
         setting = settings[name]
         value = setting.value.replace("`", "")
-        told = "" if value == f"a {taken.lower()}" else f": {value}"
-        parser.add_argument(f"--{argument}", metavar=taken, help=f"{setting.about}{told} ({setting.environment})")
+        values = "" if value == f"a {taken.lower()}" else f": {value}"
+        parser.add_argument(f"--{argument}", metavar=taken, help=f"{setting.about}{values} ({setting.environment})")
     parser.add_argument("--catalog", metavar="NAME", default=DEFAULT_CATALOG, help="the catalog's name in SQL")
