@@ -25,7 +25,8 @@ def running() -> state.State | None:
 def variables(program: str) -> Mapping[str, str]:
     """The running sandbox's environment, with the user and the password where it asks for them.
 
-    That it is used is said on standard error, once in a program.
+    That it is used is said on standard error: once by a process and those that it starts, and once by a Spark program's
+    workers.
 
     Args:
         program: who says so.

@@ -65,7 +65,7 @@ def test_it_is_found_where_nothing_names_a_controller(
     assert capsys.readouterr().err.splitlines() == (said if runs else [])
 
 
-def test_a_program_says_it_once_whatever_processes_it_has(
+def test_a_program_and_what_it_starts_say_it_once_and_so_do_its_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     start(tmp_path)
