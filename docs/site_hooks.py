@@ -21,7 +21,14 @@ PAGES = {
 """A file of the repository to its page."""
 MERMAID = "javascripts/mermaid-tiny-11.17.2.js"
 """Draws; without it the theme's own script fetches one from elsewhere."""
-INSIDE = ("internals/", "architecture.md", "pravega-facts.md", "contributing.md", "testing.md", "releasing.md")
+INSIDE = (
+    "internals/",
+    "architecture.md",
+    "pravega-facts.md",
+    "contributing.md",
+    "testing.md",
+    "releasing.md",
+)
 """Pages for those who change the package: users' searches don't lead there."""
 _LINK = re.compile(r"(?<=\]\()([^)#\s:]+)(?=[)#])")
 _WHOLE_LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)#\s:]+)(#[^)]*)?\)")
@@ -37,7 +44,11 @@ def on_files(files: Any, config: Any) -> Any:
     for source, page in PAGES.items():
         if files.get_file_from_path(page) is None:
             text = (ROOT / source).read_text()
-            files.append(File.generated(config, page, content=moved(text, source, page)))
+            files.append(
+                File.generated(
+                    config, page, content=moved(text, source, page)
+                )
+            )
     return files
 
 
@@ -50,7 +61,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """
     if page.file.src_uri.startswith(INSIDE):
         page.meta["search"] = {"exclude": True}
-    if page.file.src_uri in PAGES.values() and page.file.src_uri != "index.md":
+    if (
+        page.file.src_uri in PAGES.values()
+        and page.file.src_uri != "index.md"
+    ):
         return markdown
     return moved(markdown, f"docs/{page.file.src_uri}", page.file.src_uri)
 
@@ -65,7 +79,9 @@ def on_post_page(output: str, page: Any, **_: Any) -> str:
     if 'class="mermaid"' not in output:
         return output
     up = "../" * (len(PurePosixPath(page.file.dest_uri).parts) - 1)
-    return output.replace("</head>", f'<script src="{up}{MERMAID}"></script></head>', 1)
+    return output.replace(
+        "</head>", f'<script src="{up}{MERMAID}"></script></head>', 1
+    )
 
 
 def moved(text: str, source: str, page: str) -> str:
@@ -81,7 +97,11 @@ def moved(text: str, source: str, page: str) -> str:
 
     def linked(link: re.Match[str]) -> str:
         place = _normal(PurePosixPath(source).parent / link[2])
-        there = place in PAGES or place.startswith("docs/") or not (ROOT / place).exists()
+        there = (
+            place in PAGES
+            or place.startswith("docs/")
+            or not (ROOT / place).exists()
+        )
         return link[0] if there else link[1]
 
     def target(link: re.Match[str]) -> str:

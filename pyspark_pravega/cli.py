@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 from pyspark_pravega._version import __commit_id__, __version__
@@ -63,9 +63,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         _complete()
     given = sys.argv[1:] if argv is None else list(argv)
     parser = _parser(given[0] if given else None)
-    if given and given[0] not in _COMMANDS and not given[0].startswith("-"):
-        parser.error(f'unknown command "{given[0]}"{did_you_mean(given[0], _COMMANDS)}')
-    arguments = parser.parse_args(given)
+    command, words = _named(parser, given)
+    if not words and _commands_of(command):
+        command.print_help(sys.stderr)
+        return 2
+    arguments, unknown = parser.parse_known_args(given)
+    if unknown:
+        command.error(_unknown_argument(unknown[0], command))
     try:
         code: int = arguments.run(arguments)
     except PravegaError as error:
@@ -74,6 +78,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     return code
+
+
+def _named(parser: argparse.ArgumentParser, words: Sequence[str]) -> tuple[argparse.ArgumentParser, Sequence[str]]:
+    """The command that words name, as far as they name one; and those behind its name."""
+    for number, word in enumerate(words):
+        commands = _commands_of(parser)
+        if not commands or word.startswith("-"):
+            return parser, words[number:]
+        if word not in commands:
+            parser.error(f'unknown command "{word}"{did_you_mean(word, commands)}')
+        parser = commands[word]
+    return parser, []
+
+
+def _commands_of(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    """What a command has below it; nothing where it takes arguments."""
+    groups = (action for action in parser._actions if isinstance(action, argparse._SubParsersAction))
+    return next((group.choices for group in groups), {})
+
+
+def _unknown_argument(word: str, command: argparse.ArgumentParser) -> str:
+    known = [name for name in command._option_string_actions if name.startswith("--")]
+    return f'unknown argument "{word}"' + (did_you_mean(word, known) if word.startswith("--") else "")
 
 
 def _complete() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark_pravega.catalog.looks import Looks
 from pyspark_pravega.catalog.names import scope_of, stream_of
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.key_value import KeyValueDefinition, load_key_value, no_stream
+from pyspark_pravega.connector.key_value import KeyValueDefinition, find_key_value, no_stream
 from pyspark_pravega.connector.shared import shared_client, shared_registry
 from pyspark_pravega.connector.store import NamespaceStore, is_internal
 from pyspark_pravega.connector.table import CHANGES, LOG, TableDefinition, load_definition
@@ -42,7 +42,7 @@ class CatalogBase:
         """
         self.settings = settings
         self._streams: Looks[Stream, TableDefinition] = Looks(_KEPT)
-        self._key_values: Looks[Stream, KeyValueDefinition] = Looks(_KEPT)
+        self._key_values: Looks[Stream, KeyValueDefinition | None] = Looks(_KEPT)
 
     @property
     def client(self) -> Client:
@@ -132,15 +132,7 @@ class CatalogBase:
 
     def key_value(self, stream: Stream) -> KeyValueDefinition | None:
         """A key-value table, looked up now; None where there is none that SQL shows this user."""
-
-        def find() -> KeyValueDefinition:
-            return load_key_value(self.client, self.settings, stream, self.store(stream.scope).table(stream.name))
-
-        try:
-            return self._key_values.look(stream, find)
-        except (KeyValueTableNotFoundError, AuthenticationError):
-            self._key_values.forget(stream)
-            return None
+        return self._key_values.look(stream, lambda: find_key_value(self.client, self.settings, stream))
 
     def forget(self, stream: Stream) -> None:
         """Look a table up anew, because it has changed."""

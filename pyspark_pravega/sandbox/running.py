@@ -6,12 +6,14 @@ import ipaddress
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from pyspark_pravega.sandbox import places, state
 from pyspark_pravega.settings import controller_addresses
 
 START = "pravega-spark sandbox start --detach"
-_announcements: set[tuple[int, str]] = set()
+SAID = "PYSPARK_PRAVEGA_SANDBOX_SAID"
+"""The variable by which a process, and those that it starts, know of which sandbox it was said that it is used."""
 
 
 def running() -> state.State | None:
@@ -23,7 +25,8 @@ def running() -> state.State | None:
 def variables(program: str) -> Mapping[str, str]:
     """The running sandbox's environment, with the user and the password where it asks for them.
 
-    That it is used is said on standard error, once in a process.
+    That it is used is said on standard error: once by a process and those that it starts, and once by a Spark program's
+    workers.
 
     Args:
         program: who says so.
@@ -35,10 +38,26 @@ def variables(program: str) -> Mapping[str, str]:
     if sandbox is None:
         return {}
     addresses = sandbox.addresses()
-    if (os.getpid(), addresses) not in _announcements:
-        _announcements.add((os.getpid(), addresses))
-        print(f"{program}: using the running sandbox, {addresses}", file=sys.stderr, flush=True)
+    if os.environ.get(SAID) != addresses:
+        os.environ[SAID] = addresses
+        if _is_first(sandbox):
+            print(f"{program}: using the running sandbox, {addresses}", file=sys.stderr, flush=True)
     return sandbox.environment()
+
+
+def _is_first(sandbox: state.State) -> bool:
+    """Whether no other worker of this Spark program has said it. They know nothing of each other, and share a folder
+    that Spark removes at the program's end."""
+    folder = Path(os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0])
+    if not folder.name.startswith("blockmgr-"):
+        return True
+    try:
+        (folder / f"pravega-sandbox-{sandbox.controller_uri.rpartition(':')[2]}").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def is_of_cluster(controllers: Sequence[tuple[str, int]]) -> bool:

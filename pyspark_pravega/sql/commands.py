@@ -174,11 +174,14 @@ def flags(settings: Settings, catalog: str) -> list[str]:
 
 
 _CONNECTION = {
-    "controller": "controller-uri",
-    "schema-registry": "schema-registry-uri",
-    **{name: name for name in ("scope", "username", "credentials-file", "tls-ca")},
+    "controller": ("controller-uri", "URI"),
+    "schema-registry": ("schema-registry-uri", "URI"),
+    "scope": ("scope", "SCOPE"),
+    "username": ("username", "NAME"),
+    "credentials-file": ("credentials-file", "FILE"),
+    "tls-ca": ("tls-ca", "FILE"),
 }
-"""The arguments of commands, and the settings that they are."""
+"""The arguments of commands, the settings that they are, and what they take."""
 
 
 def add_connection(parser: argparse.ArgumentParser) -> None:
@@ -188,8 +191,9 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
         parser: where to add them.
     """
     settings = {setting.name: setting for setting in SETTINGS}
-    for argument, name in _CONNECTION.items():
+    for argument, (name, taken) in _CONNECTION.items():
         setting = settings[name]
         value = setting.value.replace("`", "")
-        parser.add_argument(f"--{argument}", metavar="VALUE", help=f"{setting.about}: {value} ({setting.environment})")
+        values = "" if value == f"a {taken.lower()}" else f": {value}"
+        parser.add_argument(f"--{argument}", metavar=taken, help=f"{setting.about}{values} ({setting.environment})")
     parser.add_argument("--catalog", metavar="NAME", default=DEFAULT_CATALOG, help="the catalog's name in SQL")

@@ -125,8 +125,13 @@ def test_an_offset_over_changes_of_a_later_version_is_refused() -> None:
 
 def test_what_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
     folder = Folder.parse(tmp_path.as_uri())
-    with pytest.raises(ConfigurationError, match="no folder offsets"):
+    with pytest.raises(ConfigurationError, match=r"no folder offsets$"):
         read_checkpoint(folder)
+    with pytest.raises(ConfigurationError, match="it isn't there"):
+        read_checkpoint(folder / "nowhere")
+    (tmp_path / "several" / "orders" / "offsets").mkdir(parents=True)
+    with pytest.raises(ConfigurationError, match=r"no folder offsets; orders in it may be meant$"):
+        read_checkpoint(folder / "several")
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "0").write_text("v1\n{}\n{}\n")
     with pytest.raises(ConfigurationError, match="committed no micro-batch yet"):

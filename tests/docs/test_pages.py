@@ -19,6 +19,7 @@ from pyspark_pravega.cli import main
 from pyspark_pravega.connector.key_value import KeyValueProperties
 from pyspark_pravega.connector.table import TableProperties
 from pyspark_pravega.errors import PravegaError
+from pyspark_pravega.serde.native import SLOWER
 from pyspark_pravega.settings import SETTINGS
 
 MAX_LINE, MAX_ROW, MAX_CODE, MAX_ARCHITECTURE_WORDS, MAX_RESULTS_LINES = 120, 250, 76, 1200, 200
@@ -28,14 +29,12 @@ MAX_SENTENCES = 18_500
 """Words of all pages for users together, outside code and tables."""
 FOR_USERS = [page for page in PAGES if page == "README.md" or re.fullmatch(r"docs/(guides/)?[\w-]+\.md", page)]
 FOR_USERS = [page for page in FOR_USERS if page not in {"docs/architecture.md", "docs/pravega-facts.md"}]
-GUIDES = [
-    "README.md",
-    *(f"docs/{name}.md" for name in ("why", "concepts", "faq", "from-kafka", "cdc", "dashboards", "undo")),
-    *("docs/troubleshooting.md", "docs/upgrading.md"),
-]
+OF_CLUSTERS = {"docs/clusters.md", "docs/platforms.md"}
+"""Their commands are those of other programs, with names that are long."""
 _TEST_LINK = re.compile(r"\[`(\w+)`\]\(\.\./(tests/[\w/]+\.py)\)")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _CODE = re.compile(r"`([A-Za-z0-9_./-]+)`")
+_MADE = re.compile(r"CREATE (?:TABLE|VIEW) (?!IF)(?:pravega\.)?([\w.]+)")
 _TOP = {path.name for path in ROOT.iterdir()}
 _ROOMS = {path.name for path in (ROOT / "pyspark_pravega").iterdir()}
 
@@ -49,10 +48,10 @@ def test_no_line_is_too_long(page: str) -> None:
         assert len(_TEST_LINK.sub("", line) if row else line) <= (MAX_ROW if row else MAX_LINE), f"{page}:{number}"
 
 
-@pytest.mark.parametrize("page", GUIDES)
+@pytest.mark.parametrize("page", [page for page in FOR_USERS if page not in OF_CLUSTERS])
 def test_code_isn_t_too_wide(page: str) -> None:
     """The site shows so much without a bar to scroll."""
-    code = [snippet.text for snippet in snippets(page) if snippet.language != "mermaid"]
+    code = [snippet.text for snippet in snippets(page) if snippet.language in RUNNABLE]
     lines = [line for text in code for line in text.splitlines()]
     assert [line for line in lines if len(line) > MAX_CODE] == []
 
@@ -102,6 +101,12 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[ ]", "-", name) for name in names}
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/faq.md", "docs/troubleshooting.md"])
+def test_pages_say_of_the_plain_codec_what_it_says_itself(page: str) -> None:
+    text = (ROOT / page).read_text()
+    assert [figure for figure in re.findall(r"\d+ to \d+ times", SLOWER) if figure not in text] == []
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_to_pages_and_headings(page: str) -> None:
     for number, line in prose(page):
@@ -145,6 +150,15 @@ def test_no_statement_ends_in_a_comment(page: str) -> None:
     """At the prompt of spark-sql a line that doesn't end in `;` goes on with the next one."""
     lines = [line for snippet in snippets(page) if snippet.language == "sql" for line in snippet.text.splitlines()]
     assert [line for line in lines if re.search(r";\s+--", line)] == []
+
+
+def test_no_two_pages_make_the_same_table() -> None:
+    """Who has typed one page goes on with the next one, in the same sandbox."""
+    makers: dict[str, set[str]] = {}
+    for snippet in (snippet for page in FOR_USERS for snippet in snippets(page)):
+        for name in _MADE.findall(snippet.text):
+            makers.setdefault(name, set()).add(snippet.page)
+    assert {name: pages for name, pages in makers.items() if len(pages) > 1} == {}
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -23,7 +23,7 @@ from spark_tools import Sessions
 from pyspark_pravega.client import Client
 from pyspark_pravega.sandbox import Sandbox
 
-NAMESPACES = "shop|market|store"
+NAMESPACES = "shop|market|store|crm"
 """What pages call their namespaces and scopes: each page gets others."""
 ORDERS = """
 CREATE NAMESPACE pravega.shop;
@@ -70,6 +70,8 @@ SINCE = {
     "docs/writing.md": "4.2",
 }
 """Which Spark has all that a page shows."""
+_ANSWER = re.compile(r"^--.*\bgives (.+)\n([^;]+);", re.MULTILINE)
+"""What a page says of the statement below: its rows in their order, with commas between."""
 _FILE = re.compile(r"# (\w+\.py)\n")
 _TOKEN = re.compile(r"'(?:[^']|'')*'|`[^`]*`|--[^\n]*|;|[^'`;-]+|-")
 
@@ -126,8 +128,12 @@ class Reader:
         exec(self.own(text), self._names)
 
     def sql(self, text: str) -> None:
-        for statement in statements(self.own(text)):
-            self._spark.sql(statement).collect()
+        text = self.own(text)
+        answers = {statement: rows for rows, statement in _ANSWER.findall(text)}
+        for statement in statements(text):
+            rows = self._spark.sql(statement).collect()
+            if statement in answers:
+                assert sorted(" ".join(map(str, row)) for row in rows) == answers[statement].split(", "), statement
 
     def _sql(self, snippet: Snippet) -> None:
         self.sql(snippet.text)

@@ -164,7 +164,10 @@ def test_each_view_is_reached_by_clicks(
     with LiveServer(Answers(settings, [Folder.parse(tmp_path.as_uri())], scope=scope)) as server:
         window.open(server.url)
         window.wait("the alert", "return document.querySelector('#banner').textContent.includes('has it stopped?')")
+        assert "Something is wrong nightly: no micro-batch for" in window.text("#banner")
         assert window.text("#health-sign") == "1 alert"
+        edge = "return parseInt(getComputedStyle(document.querySelector('.streams th:last-child')).paddingRight)"
+        assert window.run(edge) >= 10, "the last column touches the table's border"
         assert_sound(window)
         window.click("#banner a")
         window.wait("health", "return document.querySelector('.sign strong')?.textContent === '1 alert'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for name in [name for name in os.environ if name.startswith("PRAVEGA_")]:
         monkeypatch.delenv(name)
-    running._announcements.clear()
+    monkeypatch.delenv(running.SAID, raising=False)
 
 
 def start(folder: Path) -> None:
@@ -62,6 +63,29 @@ def test_it_is_found_where_nothing_names_a_controller(
     assert ("spark.sql.catalog.pravega.controller-uri" in missing) == runs
     said = [f"pravega: using the running sandbox, Pravega 0.13, controller {THERE}, schema registry {REGISTRY}"]
     assert capsys.readouterr().err.splitlines() == (said if runs else [])
+
+
+def test_a_program_and_what_it_starts_say_it_once_and_so_do_its_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    start(tmp_path)
+    ask = [sys.executable, "-c", "from pyspark_pravega.found import running_sandbox; running_sandbox()"]
+
+    def told(folder: str) -> int:
+        """How often two processes that know nothing of each other say it, as Spark's workers."""
+        for _ in range(2):
+            subprocess.run(ask, env={**os.environ, "SPARK_LOCAL_DIRS": str(tmp_path / folder)}, check=True)
+        return capfd.readouterr().err.count("using the running sandbox")
+
+    # Spark gives them a folder of the program's own; one that a user names serves many programs.
+    (tmp_path / "blockmgr-1").mkdir()
+    assert told("blockmgr-1") == 1
+    assert told("") == 2
+    assert told("blockmgr-gone") == 2
+    # What a program starts has nothing to say behind it.
+    running_sandbox()
+    assert capfd.readouterr().err.count("using the running sandbox") == 1
+    assert told("") == 0
 
 
 def test_it_is_not_asked_for_where_something_names_one(

@@ -60,7 +60,45 @@ class Worker:
             time.sleep(PAUSE_S)
 
 
-class History:
+class Judged:
+    """Workers that go on, each in a thread. At the end what is there is compared with what they have done."""
+
+    workers: list[Worker]
+
+    def __init__(self) -> None:
+        """Nobody works yet."""
+        self._ends, self._threads = threading.Event(), list[threading.Thread]()
+
+    def begin(self) -> None:
+        """Let all of them go on until `end`, as if they had done nothing before."""
+        self._ends.clear()
+        self._threads = []
+        for one in self.workers:
+            one.done, one.longest_s, one.failures = 0, 0.0, []
+            self._threads.append(threading.Thread(target=one.run, args=(self._ends,), name=one.name, daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        """Let each come to a rest, and compare what is there with what was done since the first `begin`."""
+        self._ends.set()
+        for thread in self._threads:
+            thread.join()
+        self._judge()
+
+    def close(self) -> None:
+        """Go on no more."""
+        self._ends.set()
+        self._let_go()
+
+    def _judge(self) -> None:
+        raise NotImplementedError
+
+    def _let_go(self) -> None:
+        raise NotImplementedError
+
+
+class History(Judged):
     """A writer, a reader, transactions, key-value changes, the registry and the live page's samples, each in a thread
     with a client of its own.
 
@@ -74,6 +112,7 @@ class History:
             cluster: the servers.
             name: a scope of the history's own.
         """
+        super().__init__()
         self._clients = [Client(cluster.settings) for _ in range(5)]
         self._direct, self._whole = Stream(name, "direct"), Stream(name, "whole")
         configuration = StreamConfiguration(scaling=ScalingPolicy(min_segments=SEGMENTS))
@@ -101,7 +140,6 @@ class History:
         self._committed: set[int] = set()
         self._begun = 0
         self._certain, self._perhaps, self._asked = Counter[bytes](), Counter[bytes](), 0
-        self._ends, self._threads = threading.Event(), list[threading.Thread]()
         self.workers = [
             Worker("writer", self._write),
             Worker("reader", self._follow),
@@ -111,23 +149,7 @@ class History:
             Worker("live page", self._sample),
         ]
 
-    def begin(self) -> None:
-        """Let all of them go on until `end`."""
-        self._threads = started(self.workers, self._ends)
-
-    def end(self) -> None:
-        """Let each come to a rest, and compare what is there with what was done since the first `begin`."""
-        self._ends.set()
-        for thread in self._threads:
-            thread.join()
-        self._writer.flush()
-        self._judge_events()
-        self._judge_transactions()
-        self._judge_count()
-
-    def close(self) -> None:
-        """Go on no more."""
-        self._ends.set()
+    def _let_go(self) -> None:
         self._tail.close()
         for client in self._clients:
             client.close()
@@ -190,6 +212,12 @@ class History:
 
     # What must be there
 
+    def _judge(self) -> None:
+        self._writer.flush()
+        self._judge_events()
+        self._judge_transactions()
+        self._judge_count()
+
     def _events(self, stream: Stream) -> list[tuple[int, int]]:
         return [_numbers(event) for batch in self._clients[0].read(stream) for event in batch.payloads.to_pylist()]
 
@@ -215,26 +243,6 @@ class History:
             count = 0 if entry is None else int(entry.value)
             at_least = self._certain[key]
             assert at_least <= count <= at_least + self._perhaps[key], "changes are lost, or made twice"
-
-
-def started(workers: Iterable[Worker], ends: threading.Event) -> list[threading.Thread]:
-    """Let workers go on, each in a thread, as if they had done nothing before.
-
-    Args:
-        workers: who.
-        ends: what ends them.
-
-    Returns:
-        The threads.
-    """
-    ends.clear()
-    threads = []
-    for one in workers:
-        one.done, one.longest_s, one.failures = 0, 0.0, []
-        threads.append(threading.Thread(target=one.run, args=(ends,), name=one.name, daemon=True))
-    for thread in threads:
-        thread.start()
-    return threads
 
 
 def words(workers: Iterable[Worker]) -> str:

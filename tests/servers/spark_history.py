@@ -7,7 +7,6 @@ Spark Connect and by the Thrift server. Nobody starts any of them again.
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 from server_cluster import ServerCluster
-from server_history import UNCERTAIN, Worker, started
+from server_history import UNCERTAIN, Judged, Worker
 from session_actors import ConnectClient, Inserts, ThriftClient, servers_conf
 
 import pyspark_pravega
@@ -68,7 +67,7 @@ def session_on(cluster: ServerCluster) -> SparkSession:
     return session
 
 
-class SparkHistory:
+class SparkHistory(Judged):
     """INSERTs, changes of keys, a key-value table, catalog statements, SELECTs and two queries, each in a thread."""
 
     def __init__(self, spark: SparkSession, name: str, folder: Path, chance: random.Random) -> None:
@@ -80,13 +79,13 @@ class SparkHistory:
             folder: where checkpoints go.
             chance: which keys are changed, and how.
         """
+        super().__init__()
         self._spark, self._folder, self._chance = spark, folder, chance
         self._namespace = f"pravega.`{name}`"
         self._inserted: set[int] = set()
         self._next, self._made = 0, 0
         self._rows: dict[int, int] = {}
         self._values: dict[int, int] = {}
-        self._ends, self._threads = threading.Event(), list[threading.Thread]()
         for statement in (
             "CREATE NAMESPACE {}",
             "CREATE TABLE {}.numbers (id BIGINT, number BIGINT) CLUSTERED BY (id) INTO 2 BUCKETS",
@@ -118,20 +117,7 @@ class SparkHistory:
             while worker.step() is False:
                 pass
 
-    def begin(self) -> None:
-        """Let all of them go on until `end`."""
-        self._threads = started(self.workers, self._ends)
-
-    def end(self) -> None:
-        """Let each come to a rest, and compare what is there with what was done since the first `begin`."""
-        self._ends.set()
-        for thread in self._threads:
-            thread.join()
-        self._judge()
-
-    def close(self) -> None:
-        """Go on no more."""
-        self._ends.set()
+    def _let_go(self) -> None:
         for query in self._queries:
             query.stop()
         for client in self._clients:

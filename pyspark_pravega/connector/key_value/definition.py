@@ -151,18 +151,18 @@ def find_key_value(client: Client, settings: Settings, stream: Stream) -> KeyVal
         None where there is none that SQL shows this user.
 
     Raises:
-        ConfigurationError: as `load_key_value`.
+        ConfigurationError: as `_load`.
     """
     if is_internal(stream.name):
         return None
     try:
-        return load_key_value(client, settings, stream, NamespaceStore(client, stream.scope).table(stream.name))
+        return _load(client, settings, stream, NamespaceStore(client, stream.scope).table(stream.name))
     except (KeyValueTableNotFoundError, AuthenticationError):
         # Without rights to a table, Pravega doesn't tell whether there is one.
         return None
 
 
-def load_key_value(
+def _load(
     client: Client, settings: Settings, stream: Stream, stored: Mapping[str, object] | None
 ) -> KeyValueDefinition:
     """Find out what a key-value table is as a table.
@@ -196,7 +196,7 @@ def key_value_definition(
     configuration: KeyValueTableConfiguration,
     texts: Mapping[str, str],
 ) -> KeyValueDefinition:
-    """What properties make of a key-value table; see `load_key_value`."""
+    """What properties make of a key-value table; see `_load`."""
     properties = KeyValueProperties(texts)
     layout = _layout(configuration, properties)
     values = _values(settings, stream, properties)

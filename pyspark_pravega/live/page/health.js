@@ -6,7 +6,7 @@ export const worst = (alerts) => (alerts.some((one) => one.level === "bad") ? "b
 
 function alertLine(one, now) {
   const what = one.stream ? make("a", { href: one.kind === "lag" || one.kind === "query" ? "#/queries" : nameOf(one.stream) }, one.what) : make("strong", {}, one.what);
-  return make("li", { class: one.level }, make("span", { class: `tag ${one.level}` }, one.kind), " ", what, ` ${one.text}`, one.since ? make("span", { class: "quiet small" }, ` (${ago(one.since, now)})`) : null);
+  return make("li", { class: one.level }, make("span", { class: `tag ${one.level}` }, one.kind), " ", what, `: ${one.text}`, one.since ? make("span", { class: "quiet small" }, ` (${ago(one.since, now)})`) : null);
 }
 
 /** The band below the head of each view: hidden while all is well. */
@@ -14,7 +14,7 @@ export function banner(element) {
   let last = "";
   return (answer, isHealth) => {
     const level = worst(answer.alerts), [first] = answer.alerts;
-    const text = first ? `${first.what} ${first.text}` : "", more = answer.alerts.length - 1;
+    const text = first ? `${first.what}: ${first.text}` : "", more = answer.alerts.length - 1;
     element.hidden = level === "good" || isHealth;
     element.className = `banner ${level}`;
     const shown = text + more;

@@ -164,6 +164,14 @@ class Committed:
     """When micro-batches were committed, in s since 1970: those that the checkpoint still has."""
 
 
+def _lacks(folder: Folder) -> str:
+    """Why a folder is no checkpoint."""
+    if not folder.is_there():
+        return "it isn't there"
+    inner = [one.name for one in folder.folders() if one.is_checkpoint()]
+    return "it has no folder offsets" + (f"; {', '.join(inner)} in it may be meant" if inner else "")
+
+
 def read_checkpoint(folder: Folder) -> Committed:
     """What a streaming query has committed of Pravega's streams.
 
@@ -177,7 +185,7 @@ def read_checkpoint(folder: Folder) -> Committed:
     committed = _batches(folder / "commits")
     if not committed:
         if not folder.is_checkpoint():
-            raise ConfigurationError(f"{folder} is no checkpoint of a streaming query: it has no folder offsets")
+            raise ConfigurationError(f"{folder} is no checkpoint of a streaming query: {_lacks(folder)}")
         raise ConfigurationError(f"the query of checkpoint {folder} has committed no micro-batch yet")
     batch = max(committed.keys() & _batches(folder / "offsets").keys(), default=-1)
     if batch < 0:

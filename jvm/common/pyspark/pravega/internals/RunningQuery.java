@@ -9,6 +9,8 @@ import org.apache.spark.sql.streaming.Trigger;
 
 /** A streaming query that runs in this JVM. Its class has moved with Spark 4.1, so it isn't named here. */
 public final class RunningQuery {
+  // The session's own list doesn't have them: a query runs in a clone of its session.
+
   private RunningQuery() {}
 
   /** Whether a query has the real-time trigger; false where the query isn't known. */
@@ -19,12 +21,7 @@ public final class RunningQuery {
 
   /** Where an epoch of a query ends in its sources, as its checkpoint tells; null where that isn't known. */
   public static List<String> offsets(String query, long epoch) {
-    // The session's own list doesn't have it: a query runs in a clone of its session.
-    var execution = SparkSession.active().sharedState().activeStreamingQueries().get(UUID.fromString(query));
-    if (execution == null || isRealTime(execution.trigger())) {
-      return null;
-    }
-    return noted(query, epoch);
+    return isRealTime(query) ? null : noted(query, epoch);
   }
 
   /** Where an epoch of a query begins in its sources: where the one before has ended; null where that isn't known. */
