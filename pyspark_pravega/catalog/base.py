@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pyspark_pravega.catalog.looks import Looks
 from pyspark_pravega.catalog.names import scope_of, stream_of
@@ -18,6 +18,7 @@ from pyspark_pravega.errors import (
     ScopeNotFoundError,
     StreamNotFoundError,
 )
+from pyspark_pravega.lake import LakeConfiguration
 from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.settings import Settings
 
@@ -34,13 +35,15 @@ the first thing that is put into it."""
 class CatalogBase:
     """A Pravega cluster and its schema registry. Safe for use by several threads."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, lake: Mapping[str, str] | None = None) -> None:
         """Open a catalog; nothing is contacted yet.
 
         Args:
             settings: where the cluster and the registry are.
+            lake: where the lake is, as of `LakeConfiguration.of`.
         """
         self.settings = settings
+        self._lake = dict(lake or {})
         self._streams: Looks[Stream, TableDefinition] = Looks(_KEPT)
         self._key_values: Looks[Stream, KeyValueDefinition | None] = Looks(_KEPT)
 
@@ -48,6 +51,15 @@ class CatalogBase:
     def client(self) -> Client:
         """The cluster."""
         return shared_client(self.settings)
+
+    @property
+    def lake(self) -> LakeConfiguration:
+        """Where the lake is.
+
+        Raises:
+            ConfigurationError: the configuration says nothing that means anything.
+        """
+        return LakeConfiguration.of(self._lake)
 
     @property
     def registry(self) -> SchemaRegistry | None:

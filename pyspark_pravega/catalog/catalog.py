@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.statements import (
     Altering,
@@ -26,13 +28,14 @@ class Catalog(CatalogBase):
     It looks up, and each of its parts does the statements of a kind.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, lake: Mapping[str, str] | None = None) -> None:
         """Open a catalog; nothing is contacted yet.
 
         Args:
             settings: where the cluster and the registry are.
+            lake: where the lake is, as of `LakeConfiguration.of`.
         """
-        super().__init__(settings)
+        super().__init__(settings, lake)
         self.tables = Tables(self)
         self.replacing = Replacing(self, self.tables)
         self.schemas = Schemas(self, self.replacing)

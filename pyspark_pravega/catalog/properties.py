@@ -39,6 +39,7 @@ from pyspark_pravega.connector.table import (
     TableDefinition,
     TableProperties,
     check_key,
+    check_lake,
     event_fields,
     given_properties,
     indexed_names,
@@ -489,6 +490,7 @@ def check_writes(schema: StructType, kept: dict[str, str]) -> None:
                 "out"
             )
         kept[INDEX_COLUMNS] = listed(indexed_names(schema, properties.index_columns))
+    check_lake(properties)
     if properties.truncates_later and properties.writer_mode != EXACTLY_ONCE:
         raise ConfigurationError(
             f'"{TRUNCATE_LATER}" needs the writer mode {EXACTLY_ONCE}: writes of mode {properties.writer_mode} have no '

@@ -17,7 +17,7 @@ from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.client.names import segment_epoch
 from pyspark_pravega.connector.log import Commit, Ledger, Snapshot
 from pyspark_pravega.connector.predicates import Predicates
-from pyspark_pravega.connector.read import BatchReader, ChainPartition, RowsReader, SlicePartition, chains_of_keys
+from pyspark_pravega.connector.read import ChainPartition, RowsReader, SlicePartition, chains_of_keys
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.write import ReadSet, Routing, possible_routing_hashes
@@ -313,7 +313,8 @@ def counted_keys(snapshot: Snapshot, ledger: Ledger | None) -> int | None:
 class EarlyEnd(RowsReader):
     """A reader that stops before the ends of its partitions."""
 
-    reader: BatchReader
+    reader: Any
+    """A `RowsReader`, which knows its schema."""
     limit: int | None
     """Rows of each partition that are enough."""
     last: int = MOST
@@ -326,7 +327,8 @@ class EarlyEnd(RowsReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """The reader's."""
-        return self.reader.partitions()
+        some: Sequence[InputPartition] = self.reader.partitions()
+        return some
 
     def batches(self, partition: InputPartition) -> Iterator[Batch]:
         """The rows of a partition, up to where it is enough.

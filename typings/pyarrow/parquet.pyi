@@ -1,5 +1,46 @@
 """What is used of `pyarrow.parquet`."""
 
-from pyarrow import Table
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
+
+from pyarrow import RecordBatch, Schema, Table
+
+class Statistics:
+    has_min_max: bool
+    min: Any
+    max: Any
+
+class ColumnChunkMetaData:
+    statistics: Statistics | None
+
+class RowGroupMetaData:
+    def column(self, i: int) -> ColumnChunkMetaData: ...
+
+class ColumnSchema:
+    path: str
+
+class ParquetSchema:
+    def __len__(self) -> int: ...
+    def column(self, i: int) -> ColumnSchema: ...
+
+class FileMetaData:
+    num_row_groups: int
+    schema: ParquetSchema
+    def row_group(self, i: int) -> RowGroupMetaData: ...
+
+class ParquetFile:
+    metadata: FileMetaData
+    schema_arrow: Schema
+    def __init__(self, source: object, *, memory_map: bool = False) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, *args: object) -> None: ...
+    def iter_batches(
+        self, batch_size: int, *, row_groups: Sequence[int], columns: Sequence[str], use_threads: bool = True
+    ) -> Iterator[RecordBatch]: ...
+
+class ParquetWriter:
+    def __init__(self, where: object, schema: Schema, *, compression: str, store_schema: bool = True) -> None: ...
+    def write_table(self, table: Table, *, row_group_size: int | None = None) -> None: ...
+    def close(self) -> None: ...
 
 def write_table(table: Table, where: object, *, compression: str = "snappy") -> None: ...

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from pyspark_pravega.client import Client, SegmentPart, Stream
-from pyspark_pravega.connector.log import Ledger, Snapshot, take_snapshot
+from pyspark_pravega.connector.log import LakePart, Ledger, Snapshot, take_snapshot, tiered_of
 from pyspark_pravega.connector.read import moment_of, rows_at, snapshot_until
 from pyspark_pravega.settings import name_one_cluster
 
@@ -27,6 +27,16 @@ class _Whole(TypedDict):
     current: list[int]
     compacted: dict[str, tuple[int, int]]
     counted: tuple[int, int] | None
+    lake: _Lake | None
+
+
+class _Lake(TypedDict):
+    """What of the table lies in the lake."""
+
+    tiered: dict[str, Any]
+    """As of `Tiered`."""
+    last: int | None
+    """As of `LakePart`; None where the parts are those of the whole stream."""
 
 
 class _Known(TypedDict):
@@ -102,6 +112,12 @@ def _text_of(client: Client, snapshot: Snapshot) -> str:
         "current": sorted(snapshot.current),
         "compacted": {str(segment_id): extent for segment_id, extent in snapshot.compacted.items()},
         "counted": snapshot.counted,
+        "lake": None
+        if snapshot.tiered is None
+        else {
+            "tiered": dict(vars(snapshot.tiered)),
+            "last": None if snapshot.lake is None else snapshot.lake.last,
+        },
     }
     content: _Known = {
         "controller_uri": client.settings.controller_uri,
@@ -116,6 +132,9 @@ def _snapshot_of(stream: Stream, version: int, whole: _Whole) -> Snapshot:
         SegmentPart(stream=stream, segment_id=segment_id, start=start, end=end)
         for segment_id, start, end in whole["parts"]
     )
+    lake = whole.get("lake")
+    tiered = None if lake is None else tiered_of(lake["tiered"])
+    last = None if lake is None else lake["last"]
     return Snapshot(
         stream=stream,
         parts=parts,
@@ -124,4 +143,6 @@ def _snapshot_of(stream: Stream, version: int, whole: _Whole) -> Snapshot:
         current=frozenset(whole["current"]),
         compacted={int(segment_id): (begin, end) for segment_id, (begin, end) in whole["compacted"].items()},
         counted=None if whole["counted"] is None else (whole["counted"][0], whole["counted"][1]),
+        tiered=tiered,
+        lake=None if tiered is None or last is None else LakePart(tiered=tiered, last=last),
     )

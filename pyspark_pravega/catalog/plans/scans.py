@@ -29,8 +29,10 @@ from pyspark_pravega.catalog.pushdown import (
 )
 from pyspark_pravega.catalog.sizes import estimated_memory, estimated_rows
 from pyspark_pravega.client import Client, SegmentPart, Stream
+from pyspark_pravega.connector.bounds import Word
 from pyspark_pravega.connector.index import Condition
-from pyspark_pravega.connector.log import Ledger, Snapshot, open_ledger
+from pyspark_pravega.connector.lake import LakeReader, behind_lake, lake_reader, lake_rows
+from pyspark_pravega.connector.log import Ledger, Snapshot, only_in_lake, open_ledger
 from pyspark_pravega.connector.option_names import BAD_EVENTS, BOUND_KEYS, MODE, TABLE_READ_KEYS, VERSION_KEYS
 from pyspark_pravega.connector.options import ReadOptions, canonical, reads_own
 from pyspark_pravega.connector.predicates import Predicates
@@ -204,7 +206,20 @@ def _now(read: _Read) -> tuple[Snapshot, ReadSet]:
         extent = resolve_extent(read.client, stream, read.options)
     elif not extent.is_of([part.segment_id for part in whole.parts]):
         raise changed_table(stream, "it was dropped and made again, or all segments are gone that its bounds name")
-    return bounded_snapshot(read.client, whole, extent, fail_on_data_loss=read.options.fail_on_data_loss), seen
+    bounded = bounded_snapshot(read.client, whole, extent, fail_on_data_loss=read.options.fail_on_data_loss)
+    return behind_lake(bounded) if bounded is whole else _checked_bounds(whole, extent, bounded), seen
+
+
+def _checked_bounds(whole: Snapshot, extent: Extent, bounded: Snapshot) -> Snapshot:
+    """Refuse a read between bounds whose rows lie in the lake only.
+
+    Raises:
+        UnsupportedOperationError: it begins with the table's first row, and ends at a cut.
+    """
+    kept = 0 if whole.tiered is None else whole.tiered.kept
+    if kept and extent.start in (Word.EARLIEST, Word.UNBOUNDED) and extent.end is not Word.EARLIEST:
+        raise only_in_lake(whole.stream, kept, "a read that ends at a cut or a time")
+    return bounded
 
 
 def _at(read: _Read, moment: Moment) -> Snapshot:
@@ -269,20 +284,28 @@ class _Read:
     def planned_snapshot(self, snapshot: Snapshot, seen: ReadSet | None) -> PlannedScan:
         """A read of what is in a snapshot."""
         reader = snapshot_reader(self.definition, snapshot, self.request.columns, self.options)
-        return self.planned(reader, [part for part in snapshot.parts if part.size], seen, snapshot.counted)
+        parts = [part for part in snapshot.parts if part.size]
+        if snapshot.lake is None:
+            return self.planned(reader, parts, seen, snapshot.counted)
+        columns, predicates = self.request.columns, self.request.predicates
+        whole, size = lake_reader(self.definition, reader, snapshot.lake, columns, predicates)
+        return self.planned(whole, parts, seen, snapshot.counted, lake=(size, snapshot.lake.tiered.rows))
 
     def planned(
         self,
-        reader: BatchReader,
+        reader: BatchReader | LakeReader,
         parts: Sequence[SegmentPart],
         seen: ReadSet | None = None,
         counted: tuple[int, int] | None = None,
+        lake: tuple[int, int] = (0, 0),
     ) -> PlannedScan:
-        """A read of some parts of segments."""
+        """A read of some parts of segments, and of bytes and rows of the lake."""
         if seen is None:
             check_same_stream(self.client, self.definition, [part.segment_id for part in parts])
         size, limit = sum(part.size for part in parts), self.request.limit
         rows, columns = estimated_rows(size, self.ledger, counted), self.definition.schema
+        in_lake, rows_there = lake
+        size, rows = size + in_lake, None if rows is None else rows + rows_there
         # Without its offsets it isn't known of a batch whether a later event may be wanted.
         last = self.bounds.last if OFFSET in self.request.columns else MOST
         return PlannedScan(
@@ -389,11 +412,28 @@ def count_rows(
         rows = counted_changes([one.part for one in _committed(read, first, last)], read.ledger, first, last)
         return None if rows is None else (rows, None)
     if isinstance(position, Moment):
-        rows = counted_until(_at(read, position), read.ledger, position.version)
+        past = _at(read, position)
+        if past.lake is not None:
+            rows = _counted_in_lake(read, past, position.version)
+            return None if rows is None else (rows, None)
+        rows = counted_until(past, read.ledger, position.version)
         return None if rows is None else (rows, None)
     snapshot = request.moment.snapshot(read.client, read.stream, read.ledger, keyed=read.is_keyed)
+    if snapshot.tiered is not None:
+        rows = _counted_in_lake(read, behind_lake(snapshot), snapshot.version)
+        return None if rows is None else (rows, ReadSet.of(snapshot))
     rows = (counted_keys if read.is_keyed else counted_rows)(snapshot, read.ledger)
     return None if rows is None else (rows, ReadSet.of(snapshot))
+
+
+def _counted_in_lake(read: _Read, snapshot: Snapshot, version: int | None) -> int | None:
+    """How many rows a table with a lake has at a version's end; None where that isn't known without reading it."""
+    assert snapshot.lake is not None
+    there = lake_rows(snapshot.lake)
+    if there is None or version is None:
+        return None
+    behind = counted_changes(snapshot.parts, read.ledger, snapshot.lake.last + 1, version)
+    return None if behind is None else there + behind
 
 
 def _committed(read: _Read, first: int, last: int) -> Sequence[CommittedRange]:

@@ -6,7 +6,7 @@ import hashlib
 import inspect
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -82,13 +82,14 @@ class CatalogMethods:
     Each public method is one of the protocol, but for `answered`. Beside them are those that `by_name` passes on.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, lake: Mapping[str, str] | None = None) -> None:
         """Serve a catalog.
 
         Args:
             settings: where the cluster and the registry are.
+            lake: where the lake is, as of `LakeConfiguration.of`.
         """
-        self.catalog = Catalog(settings)
+        self.catalog = Catalog(settings, lake)
         self.planner = Planner(self.catalog)
         self.streams = StreamReads(self.planner.definition)
         self._writes = WriteJobs()

@@ -38,6 +38,7 @@ from pyspark_pravega.errors import (
 )
 from pyspark_pravega.found import running_sandbox
 from pyspark_pravega.frames.pandas_later import load_pandas_later
+from pyspark_pravega.lake import PREFIX
 from pyspark_pravega.settings import KEYS, Settings, canonical_key
 
 THREADS = 2048
@@ -96,8 +97,9 @@ def serve(requests: TextIO, answers: TextIO) -> None:
 
     configuration = json.loads(requests.readline())
     try:
-        settings = settle_settings(configuration["options"], configuration["session"])
-        service = CatalogMethods(settings)
+        options, lake = split_lake(configuration["options"])
+        settings = settle_settings(options, configuration["session"])
+        service = CatalogMethods(settings, lake)
     except PravegaError as error:
         send({"id": 0, "error": describe(error)})
         return
@@ -143,6 +145,16 @@ def lines_of(answer: dict[str, Any]) -> Iterator[str]:
         end = start + PIECE_LETTERS
         piece: Piece = {"piece": text[start:end], "last": end >= len(text)}
         yield json.dumps({"id": answer["id"], **piece}, separators=(",", ":"))
+
+
+def split_lake(options: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """A catalog's configuration, and what of it says where the lake is.
+
+    Args:
+        options: `spark.sql.catalog.<name>.*` without that prefix.
+    """
+    lake = {key.lower().removeprefix(PREFIX): text for key, text in options.items() if key.lower().startswith(PREFIX)}
+    return {key: text for key, text in options.items() if not key.lower().startswith(PREFIX)}, lake
 
 
 def settle_settings(options: dict[str, str], session: dict[str, str]) -> Settings:

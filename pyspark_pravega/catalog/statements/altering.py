@@ -16,10 +16,12 @@ from pyspark_pravega.catalog.ddl import (
     DeleteColumn,
     DropConstraint,
     RemoveProperty,
+    RenameColumn,
     SchemaChange,
     SetProperty,
     TableChange,
     UpdateColumnDefaultValue,
+    UpdateColumnType,
 )
 from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.properties import (
@@ -40,6 +42,7 @@ from pyspark_pravega.catalog.statements.schemas import Schemas, schema_of
 from pyspark_pravega.catalog.statements.uses import check_fields, check_uses
 from pyspark_pravega.catalog.stream_properties import STREAM_PROPERTIES, stream_configuration
 from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.lake import check_unlaked
 from pyspark_pravega.connector.log import Ledger, create_ledger, settled_table
 from pyspark_pravega.connector.option_names import EVENT_TIME, FORMAT, ROUTING_KEY, SCHEMA_TYPE
 from pyspark_pravega.connector.options import EventOptions
@@ -240,6 +243,11 @@ class Altering:
                 "with CALL register_schema"
             )
         check_schema_is_there(definition)
+        for change in changes:
+            if isinstance(change, DeleteColumn | RenameColumn | UpdateColumnType):
+                check_unlaked(definition, f'changing, or dropping, column "{change.path}"')
+            elif isinstance(change, AddColumn) and len(change.column) > 1:
+                check_unlaked(definition, f'adding field "{change.path}"')
         changes = due(definition.event_schema, changes)
         check_uses(definition, changes)
         info, _ = definition.registered
@@ -341,6 +349,7 @@ class Altering:
         change: Callable[[dict[str, str]], dict[str, str]],
     ) -> None:
         """Change the properties of a key, with the field of the events that goes with it."""
+        check_unlaked(definition, "a primary key")
         stream, changes = definition.stream, list(columns)
         if primary_keys.ADDITION in changes:
             self._alter_columns(stream, [primary_keys.ADDITION])

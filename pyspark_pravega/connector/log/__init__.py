@@ -18,7 +18,9 @@ from pyspark_pravega.connector.log.entries import (
     Progress,
     Replacement,
     State,
+    Tiered,
     offsets_of,
+    tiered_of,
 )
 from pyspark_pravega.connector.log.entry_keys import is_ledger_name
 from pyspark_pravega.connector.log.history import HISTORY, History, Holders
@@ -45,8 +47,14 @@ from pyspark_pravega.connector.log.recovery import (
     withdraw,
 )
 from pyspark_pravega.connector.log.redeliveries import Letters, Redelivery, RedeliveryLog
-from pyspark_pravega.connector.log.snapshot import consistently, take_snapshot, visible_head
-from pyspark_pravega.connector.log.tail import Snapshot, behind, take_tail
+from pyspark_pravega.connector.log.snapshot import (
+    check_in_stream,
+    consistently,
+    only_in_lake,
+    take_snapshot,
+    visible_head,
+)
+from pyspark_pravega.connector.log.tail import LakePart, Snapshot, behind, take_tail
 
 __all__ = [
     "GRACE_S",
@@ -64,6 +72,7 @@ __all__ = [
     "JobLog",
     "Joined",
     "JsonTable",
+    "LakePart",
     "Ledger",
     "Letters",
     "NamedCut",
@@ -77,7 +86,9 @@ __all__ = [
     "Snapshot",
     "State",
     "Taken",
+    "Tiered",
     "behind",
+    "check_in_stream",
     "claim_ledger",
     "clean",
     "commit_state_unknown",
@@ -93,6 +104,7 @@ __all__ = [
     "known_endpoints",
     "note_others",
     "offsets_of",
+    "only_in_lake",
     "open_ledger",
     "seal",
     "settle",
@@ -100,6 +112,7 @@ __all__ = [
     "take_snapshot",
     "take_tail",
     "take_version",
+    "tiered_of",
     "truncate_at",
     "version_every",
     "visible_head",

@@ -25,9 +25,10 @@ _ONLY_WHEN_SET = frozenset(
         "reached",
         "replaced_before",
         "released",
+        "lake",
     }
 )
-"""Without replacements and constraints a log looks as it did before there were any."""
+"""Without replacements, constraints and a lake a log looks as it did before there were any."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +68,27 @@ class Cleaning:
     def done(self) -> bool:
         """Whether nothing is left."""
         return not self.begins and self.stream is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tiered:
+    """What of a table without a key lies in the lake: all rows up to a version."""
+
+    id: str
+    """What tells the table's Iceberg table from others of its name: a UUID."""
+    version: int = 0
+    """The version; 0 while there is none yet."""
+    cut: dict[int, int] = field(default_factory=dict)
+    """The stream cut that this version has reached: segment id to offset in bytes."""
+    snapshot: int | None = None
+    """Iceberg's snapshot that holds just these rows."""
+    metadata: str = ""
+    """Where the metadata lie that show it."""
+    rows: int = 0
+    kept: int = 0
+    """The last version whose rows the stream needn't hold any more; 0 while it holds all that are in the lake."""
+    kept_cut: dict[int, int] = field(default_factory=dict)
+    """The stream cut that this version has reached: there the stream begins, or is just being truncated."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,8 +157,16 @@ class State:
     released: int = 0
     """The first version whose rows' events stay, of those that began with other ones: what only versions before it need
     is gone, or is just being removed."""
+    lake: Tiered | None = None
+    """What lies in the lake, whether it is still the table's or not: see `tiered`."""
     stored_as: int = NOT_EXISTS
     """The entry's version in the key-value table, to be named when it is changed."""
+
+    @property
+    def tiered(self) -> Tiered | None:
+        """What of the table's rows lies in the lake; None where none does: others may have taken their place."""
+        lake = self.lake
+        return lake if lake is not None and lake.version and lake.version >= self.replaced_rows else None
 
     @property
     def oldest_kept(self) -> int:
@@ -279,6 +309,7 @@ def state_of(document: Document | None) -> State:
         reached=offsets_of(content.get("reached", {})),
         replaced_before=content.get("replaced_before", 0),
         released=content.get("released", 0),
+        lake=_tiered(content.get("lake")),
         stored_as=document.version,
     )
 
@@ -307,12 +338,24 @@ def state_content(state: State) -> Content:
             intent["replacement"] = vars(replacement)
     if state.cleaning is not None:
         content["cleaning"] = vars(state.cleaning)
+    if state.lake is not None:
+        content["lake"] = vars(state.lake)
     return content
 
 
 def offsets_of(content: Mapping[str, int]) -> dict[int, int]:
     """Segment id to offset, from JSON."""
     return {int(segment_id): offset for segment_id, offset in content.items()}
+
+
+def tiered_of(content: Mapping[str, Any]) -> Tiered:
+    """What lies in the lake, from JSON."""
+    cuts = {name: offsets_of(content.get(name, {})) for name in ("cut", "kept_cut")}
+    return Tiered(**{**content, **cuts})
+
+
+def _tiered(content: Content | None) -> Tiered | None:
+    return None if content is None else tiered_of(content)
 
 
 def _intent(content: Content) -> Intent:

@@ -19,6 +19,7 @@ from pyspark_pravega.connector.log.entries import (
     Intent,
     NamedCut,
     State,
+    Tiered,
     commit_of,
     cuts_of,
     state_content,
@@ -216,6 +217,23 @@ class HolderLog:
             (CUTS, cuts, _cuts(holders.cuts)),
             (SUBSCRIBERS, subscribers, {"versions": dict(holders.subscribers)}),
         )
+        return replace(new, stored_as=stored_as)
+
+    def note_lake(self, old: State, lake: Tiered) -> State:
+        """Note what lies in the lake; events stay.
+
+        Args:
+            old: the state on which that is based.
+            lake: as of `State.lake`.
+
+        Returns:
+            The new state.
+
+        Raises:
+            ConflictError: the log has changed since.
+        """
+        new = replace(old, lake=lake)
+        (stored_as,) = self._table.put((STATE, old.stored_as, state_content(new)))
         return replace(new, stored_as=stored_as)
 
     def cuts(self) -> dict[str, NamedCut]:

@@ -15,13 +15,13 @@ from typing import TypeVar
 
 from pyspark_pravega.client import Client, Stream, StreamCut, TransactionState
 from pyspark_pravega.client.positions import later_cut
-from pyspark_pravega.connector.log.entries import Replacement, State
+from pyspark_pravega.connector.log.entries import Replacement, State, Tiered
 from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.connector.log.opening import open_ledger
 from pyspark_pravega.connector.log.recovery import COMMITTING_OR_DONE, TERMINAL, commit_all, transaction_states
 from pyspark_pravega.connector.log.tail import Snapshot, behind, take_tail
 from pyspark_pravega.deadlines import Reminders
-from pyspark_pravega.errors import PravegaError, UnavailableError
+from pyspark_pravega.errors import PravegaError, UnavailableError, UnsupportedOperationError
 
 POLL_S = 0.005
 Seen = TypeVar("Seen")
@@ -54,6 +54,7 @@ def take_snapshot(client: Client, stream: Stream, ledger: Ledger | None = None) 
             version=visible.version,
             replaced_table=visible.replaced_table,
             compacted=visible.compacted,
+            tiered=visible.tiered,
             counted=visible.counted,
         )
 
@@ -96,6 +97,11 @@ class Visible:
         return {} if self.state is None or self._pending_replacement is not None else self.state.compacted
 
     @property
+    def tiered(self) -> Tiered | None:
+        """What of the rows lies in the lake."""
+        return None if self.state is None or self._pending_replacement is not None else self.state.tiered
+
+    @property
     def counted(self) -> tuple[int, int] | None:
         """The rows and the bytes of all versions but a pending one, where the log has counted them."""
         if self.state is None or self.state.rows is None or self.state.bytes is None:
@@ -111,6 +117,37 @@ class Visible:
         return self.state.replaced_table if replacement is None or replacement.id is None else self.version
 
 
+def only_in_lake(stream: Stream, version: int, what: str) -> UnsupportedOperationError:
+    """The error of who would have to read what lies in the lake only.
+
+    Args:
+        stream: the stream.
+        version: the last version whose rows the stream needn't hold any more.
+        what: what can't be.
+    """
+    return UnsupportedOperationError(
+        f'rows of stream "{stream}" up to version {version} lie in the lake only, and {what} doesn\'t read them there '
+        "yet: SELECT from the table of the catalog, or VERSION AS OF, does; or begin behind that version"
+    )
+
+
+def check_in_stream(snapshot: Snapshot, what: str) -> None:
+    """Refuse to read the stream alone where rows of a snapshot lie in the lake only.
+
+    Args:
+        snapshot: the snapshot.
+        what: who reads.
+
+    Raises:
+        UnsupportedOperationError: some do.
+    """
+    version = (
+        snapshot.lake.last if snapshot.lake is not None else 0 if snapshot.tiered is None else snapshot.tiered.kept
+    )
+    if version:
+        raise only_in_lake(snapshot.stream, version, what)
+
+
 def visible_head(client: Client, stream: Stream) -> StreamCut:
     """Where a stream's rows begin: at its head, or at what the last replacement has left to be truncated.
 
@@ -120,9 +157,12 @@ def visible_head(client: Client, stream: Stream) -> StreamCut:
 
     Raises:
         StreamNotFoundError: there is no such stream.
+        UnsupportedOperationError: the stream doesn't hold the first ones any more, as they are in the lake.
     """
 
     def look(visible: Visible) -> StreamCut:
+        if visible.tiered is not None and visible.tiered.kept:
+            raise only_in_lake(stream, visible.tiered.kept, "who begins with the first row of the stream")
         head = client.controller.head(stream)
         return later_cut(client.controller, StreamCut(stream, visible.begins), head) if visible.begins else head
 

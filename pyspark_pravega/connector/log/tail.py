@@ -8,7 +8,18 @@ from dataclasses import dataclass, field, replace
 from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut, StreamSegments
 from pyspark_pravega.client.names import SegmentRange
 from pyspark_pravega.client.segments import segment_states
+from pyspark_pravega.connector.log.entries import Tiered
 from pyspark_pravega.together import together
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakePart:
+    """Rows of a table that are read from the lake."""
+
+    tiered: Tiered
+    """What lies there."""
+    last: int
+    """The last version whose rows are wanted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +40,10 @@ class Snapshot:
     """As `State.compacted`, at that moment."""
     counted: tuple[int, int] | None = field(default=None, compare=False, repr=False)
     """The rows and the bytes of all versions together, as the commit log has counted them; None where it hasn't."""
+    tiered: Tiered | None = field(default=None, compare=False, repr=False)
+    """As `State.tiered`, at that moment: what of it the stream, and so the parts, may lack."""
+    lake: LakePart | None = field(default=None, compare=False)
+    """What is read from the lake, before the parts; None where the parts are all, or nobody has asked yet."""
     ranges: Mapping[int, SegmentRange] = field(default_factory=dict, compare=False, repr=False)
     """What part of the key space segments own: of those that took events, where the controller has just told it."""
 

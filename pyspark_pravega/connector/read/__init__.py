@@ -33,7 +33,7 @@ from pyspark_pravega.connector.read.extent import (
     resolve_start,
 )
 from pyspark_pravega.connector.read.keyed import KeyedReader, check_bounds, snapshot_reader
-from pyspark_pravega.connector.read.partitions import SlicePartition, arrange
+from pyspark_pravega.connector.read.partitions import SlicePartition, arrange, pack
 from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, ROW_MARKER, BatchReader, RowsReader
 from pyspark_pravega.connector.read.row_changes import (
     RowChangesPartition,
@@ -97,6 +97,7 @@ __all__ = [
     "moment_at",
     "moment_of",
     "only_compacted_since",
+    "pack",
     "parts_of_keys",
     "parts_until",
     "reaches",

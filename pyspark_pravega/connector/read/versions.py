@@ -7,10 +7,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut
-from pyspark_pravega.client.positions import SegmentRanges, check_cut, parts_between, proper_cut
+from pyspark_pravega.client.positions import CutOrder, SegmentRanges, check_cut, compare_cuts, parts_between, proper_cut
 from pyspark_pravega.client.segments import segment_states
 from pyspark_pravega.clock import now_ms
-from pyspark_pravega.connector.log import VERSION_EVERY, Commit, Ledger, Snapshot, State, behind, open_ledger
+from pyspark_pravega.connector.log import (
+    VERSION_EVERY,
+    Commit,
+    LakePart,
+    Ledger,
+    Snapshot,
+    State,
+    Tiered,
+    behind,
+    open_ledger,
+)
 from pyspark_pravega.connector.read.times import mark_before, shown_time
 from pyspark_pravega.errors import (
     ConfigurationError,
@@ -244,7 +254,7 @@ def commit_until(ledger: Ledger, milliseconds: int) -> Commit | None:
 
 
 def snapshot_until(client: Client, stream: Stream, moment: Moment) -> Snapshot:
-    """What a stream held at a moment, without what has been truncated since.
+    """What a stream held at a moment, without what has been truncated since; what of it is in the lake stays there.
 
     Args:
         client: the cluster.
@@ -254,18 +264,72 @@ def snapshot_until(client: Client, stream: Stream, moment: Moment) -> Snapshot:
     Raises:
         SegmentTruncatedError: all of that has been truncated away, or another version took its place.
     """
-    snapshot = Snapshot(stream=stream, parts=tuple(parts_until(client, stream, None, moment)))
+    try:
+        snapshot, error = Snapshot(stream=stream, parts=tuple(parts_until(client, stream, None, moment))), None
+    except SegmentTruncatedError as truncation:
+        snapshot, error = Snapshot(stream=stream, parts=()), truncation
     ledger = open_ledger(client, stream)
-    if ledger is None:
-        return snapshot
     # Looked up behind the parts: what is truncated later makes the read fail.
-    state = ledger.state()
+    state = None if ledger is None else ledger.state()
+    if ledger is not None and state is not None and state.lake is not None:
+        with_lake = _with_lake(client, ledger, state, moment)
+        if with_lake is not None:
+            return with_lake
+    if error is not None:
+        raise error
+    if state is None:
+        return snapshot
     cleaning = state.cleaning
     is_due = cleaning is not None and bool(cleaning.begins)
     is_reached = cleaning is not None and is_due and reaches(snapshot.parts, cleaning.begins)
     if moment.version is not None and moment.version < state.replaced_rows and (is_reached or not is_due):
         raise replaced(stream, moment.name, state.replaced_rows)
     return behind(snapshot, cleaning.begins) if cleaning is not None and is_reached else snapshot
+
+
+def _with_lake(client: Client, ledger: Ledger, state: State, moment: Moment) -> Snapshot | None:
+    """What a table whose older rows lie in the lake held at a moment; None where the stream alone tells."""
+    stream = ledger.stream
+    while state.tiered is not None:
+        snapshot = _lake_until(client, stream, state, state.tiered, moment)
+        # What is released, or replaced, meanwhile may be gone from the stream.
+        before, state = state, ledger.state()
+        if (state.lake, state.replaced_rows) == (before.lake, before.replaced_rows):
+            return snapshot
+    kept = 0 if state.lake is None else state.lake.kept
+    if kept and moment.version is not None and moment.version < state.replaced_rows:
+        raise replaced(stream, moment.name, state.replaced_rows)
+    return None
+
+
+def _lake_until(client: Client, stream: Stream, state: State, tiered: Tiered, moment: Moment) -> Snapshot | None:
+    def behind_cut(cut: Mapping[int, int], last: int) -> Snapshot:
+        start = Moment(offsets=dict(cut), name=f"version {last}", version=last)
+        parts = tuple(parts_until(client, stream, start, moment))
+        return Snapshot(stream=stream, parts=parts, tiered=tiered, lake=LakePart(tiered=tiered, last=last))
+
+    if moment.version is not None:
+        if moment.version < state.replaced_rows:
+            raise replaced(stream, moment.name, state.replaced_rows)
+        if moment.version > tiered.version:
+            return behind_cut(tiered.cut, tiered.version)
+        # Its end is told, and nothing of the stream is read.
+        ends = proper_cut(client, stream, moment.offsets)
+        parts = tuple(SegmentPart(stream=stream, segment_id=id, start=end, end=end) for id, end in ends.items())
+        return Snapshot(stream=stream, parts=parts, tiered=tiered, lake=LakePart(tiered=tiered, last=moment.version))
+    cut = proper_cut(client, stream, moment.offsets)
+    for begin, last in ((tiered.cut, tiered.version), (tiered.kept_cut, tiered.kept)):
+        if last and compare_cuts(client.controller, proper_cut(client, stream, begin), cut) in _FORWARD:
+            return behind_cut(begin, last)
+    if tiered.kept:
+        raise SegmentTruncatedError(
+            f'{moment.name} of stream "{stream}" lies before version {tiered.kept}, where the stream begins, as its '
+            "older rows are in the lake: they are read there by a version's number, or a time"
+        )
+    return None
+
+
+_FORWARD = (CutOrder.BEFORE, CutOrder.SAME)
 
 
 def reaches(parts: Sequence[SegmentPart], begins: Mapping[int, int]) -> bool:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.positions import proper_cut
-from pyspark_pravega.connector.log import Ledger, open_ledger
+from pyspark_pravega.connector.log import Ledger, only_in_lake, open_ledger
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read import (
     MOST_ADDITIONS,
@@ -135,7 +135,10 @@ class ChangesSource:
         before = self._wanted.before(ledger, self._stream)
         if ledger is None:
             return ChangesOffset(stream=self._stream)
-        last = ledger.state().version
+        state = ledger.state()
+        last = state.version
+        if state.tiered is not None and before < state.tiered.kept:
+            raise only_in_lake(self._stream, state.tiered.kept, "a streaming query over changes")
         if before < last:
             if self._wanted.from_version is None or not self._options.fail_on_data_loss:
                 first = first_told_version if self._keyed else first_whole_version

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_pravega.client import Stream
-from pyspark_pravega.connector.log import take_snapshot
+from pyspark_pravega.client import Stream, StreamCut
+from pyspark_pravega.connector.log import check_in_stream, take_snapshot
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read import (
@@ -178,6 +178,8 @@ class SnapshotReader(SeveralStreamsReader):
         for stream in self._streams:
             whole = take_snapshot(client, stream)
             extent = resolve_extent(client, stream, self._options, streams=len(self._streams))
+            if not isinstance(extent.start, StreamCut):
+                check_in_stream(whole, 'format("pravega")')
             snapshot = bounded_snapshot(client, whole, extent, fail_on_data_loss=self._options.fail_on_data_loss)
             partitions += self._readers[stream].arranged(snapshot)
         return partitions

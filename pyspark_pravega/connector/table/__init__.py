@@ -55,6 +55,7 @@ from pyspark_pravega.connector.table.properties import (
     INDEX_COLUMNS,
     KEY_PROPERTIES,
     KEY_TEXTS,
+    LAKE,
     OPERATION_COLUMN,
     OWN_PROPERTIES,
     PINNED_SCHEMA,
@@ -64,6 +65,7 @@ from pyspark_pravega.connector.table.properties import (
     TRUNCATE_LATER,
     UPSERT_VALUE,
     TableProperties,
+    check_lake,
     given_properties,
 )
 from pyspark_pravega.connector.table.table_key import (
@@ -102,6 +104,7 @@ __all__ = [
     "KEY_PROPERTIES",
     "KEY_TEXTS",
     "KEY_TYPES",
+    "LAKE",
     "LOG",
     "METADATA_COLUMNS",
     "OPERATION",
@@ -128,6 +131,7 @@ __all__ = [
     "check_enforced",
     "check_field_ids",
     "check_key",
+    "check_lake",
     "check_meaning",
     "check_planned",
     "check_same_stream",

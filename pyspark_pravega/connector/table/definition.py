@@ -84,6 +84,8 @@ class TableDefinition:
     """How many CHECK constraints were added to the table since it was made."""
     cleaning: Cleaning | None = None
     """What that version, or a later one that replaced all rows, has left to be done."""
+    has_lake: bool = False
+    """Whether rows of it are in a lake, or were."""
     types: TypeFilter | None = None
     """Which events are the table's, where the stream holds events of several types."""
     key: TableKey | None = None
@@ -283,6 +285,7 @@ def load_definition(
         replaced_table=state.replaced_table,
         added_checks=state.added_checks,
         cleaning=state.cleaning,
+        has_lake=state.lake is not None,
         segments=tuple(segments),
     )
     try:

@@ -33,6 +33,7 @@ from pyspark_pravega.connector.table.constraints import CHECKS, DEFAULTS, Check
 from pyspark_pravega.declared import Properties, Property
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.serde import compression
+from pyspark_pravega.serde.formats import AVRO, REGISTERED
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, PERMISSIVE
 from pyspark_pravega.spark.types import StructType
 
@@ -58,7 +59,10 @@ PINNED_SCHEMA = "_schema"
 KEY_TEXTS, PLAIN = "_key_texts", "plain"
 """The property of tables whose keys have the texts that CAST makes, and its value."""
 
-EVENTS, KEYS, WRITES, VERSIONS = "The events", "Keys", "Writes", "Versions"
+LAKE, LAKE_AFTER, LAKE_KEEP, LAKE_FILE_SIZE = "lake", "lake-after", "lake-keep-in-stream", "lake-file-size"
+ICEBERG = "iceberg"
+
+EVENTS, KEYS, WRITES, VERSIONS, IN_LAKE = "The events", "Keys", "Writes", "Versions", "The lake"
 
 
 def _text(_: str, text: str) -> str:
@@ -87,6 +91,10 @@ def _one_of(choices: Iterable[str]) -> Callable[[str, str], str]:
         return _word(text)
 
     return parse
+
+
+def _milliseconds(name: str, text: str) -> int:
+    return round(values.duration(name, text) * 1000)
 
 
 def _header(name: str, text: str) -> bool:
@@ -331,6 +339,46 @@ class TableProperties(Properties):
         spell=_word,
     )
 
+    lake = Property[str | None](
+        name=LAKE,
+        group=IN_LAKE,
+        value=f"`{ICEBERG}`",
+        unset="none",
+        about="where `CALL tier` puts the rows of older versions",
+        parse=_one_of((ICEBERG,)),
+        default=None,
+        spell=_word,
+    )
+    lake_after_ms = Property[int | None](
+        name=LAKE_AFTER,
+        group=IN_LAKE,
+        value="a time, `1 hour`",
+        unset="at once",
+        about="how old a version is before its rows go there",
+        parse=_milliseconds,
+        default=None,
+        spell=_word,
+    )
+    keep_in_stream_ms = Property[int | None](
+        name=LAKE_KEEP,
+        group=IN_LAKE,
+        value="a time, `1 day`",
+        unset="for ever",
+        about="how long events of rows that are there stay in the stream",
+        parse=_milliseconds,
+        default=None,
+        spell=_word,
+    )
+    lake_file_size = Property[int | None](
+        name=LAKE_FILE_SIZE,
+        group=IN_LAKE,
+        value="a size, `64 MiB`",
+        unset="`128 MiB`",
+        about="about how large a file is there",
+        parse=values.size,
+        default=None,
+    )
+
     # Kept with the table, and given by nobody.
     columns = Property[StructType | None](name=COLUMNS, parse=_columns, default=None)
     defaults = Property[Mapping[str, str]](name=DEFAULTS, parse=_defaults, default={})
@@ -348,7 +396,27 @@ def given_properties(texts: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in texts.items() if not name.startswith("_")}
 
 
+def check_lake(kept: TableProperties) -> None:
+    """Refuse the properties of a lake where they don't go together, or the table can't have one.
+
+    Args:
+        kept: the table's, each of which means something.
+
+    Raises:
+        ConfigurationError: they don't.
+    """
+    given = sorted(kept.keys() & TableProperties.names(IN_LAKE))
+    if not given:
+        return
+    if LAKE not in kept:
+        raise ConfigurationError(f'"{given[0]}" goes with "{LAKE}": set both')
+    if PRIMARY_KEY in kept or kept.get(FORMAT, AVRO) not in REGISTERED:
+        raise ConfigurationError(
+            f'"{LAKE}" goes with tables without a primary key, of format avro, json or protobuf: leave it out'
+        )
+
+
 KEY_PROPERTIES = TableProperties.names(KEYS) - {COMPACT_WHEN}
 """Those that say what events mean for the rows of a table with a key."""
-OWN_PROPERTIES = TableProperties.names(EVENTS, KEYS, WRITES, VERSIONS)
+OWN_PROPERTIES = TableProperties.names(EVENTS, KEYS, WRITES, VERSIONS, IN_LAKE)
 """Those that a user may set."""

@@ -133,7 +133,8 @@ class OverwritingJob(ReadingJob):
         # What lies before the cut isn't asked about: it was read, or it is replaced all the same.
         news = [one for one in self._seen if not self._is_same(ledger, tail, state, replace(one, keys=None))]
         if news:
-            if self.plan.isolation == SERIALIZABLE or staged is not None:
+            # What came since may be in the lake already, which is replaced as a whole.
+            if self.plan.isolation == SERIALIZABLE or staged is not None or state.lake is not None:
                 raise self._conflict(state, news[0])
             if isinstance(self.plan.codec, ChangeCodec) and not self.plan.codec.marks:
                 raise self._conflict(state, news[0])

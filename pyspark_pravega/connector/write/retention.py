@@ -99,7 +99,8 @@ def _check_retained(client: Client, ledger: Ledger, holders: Holders, moment: Mo
             raise truncated(stream, moment.name) if moment.version is None else replaced(stream, moment.name, oldest)
         rows_at(client, stream, moment)
         return
-    snapshot_until(client, stream, moment)
+    # What a cut needs it finds in the stream, whatever else is in the lake.
+    snapshot_until(client, stream, moment if holders.state.lake is None else replace(moment, version=None))
     begins = {} if holders.state.cleaning is None else holders.state.cleaning.begins
     if begins and not reaches(parts_until(client, stream, None, moment), begins):
         raise replaced(stream, moment.name, oldest)

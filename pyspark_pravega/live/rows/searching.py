@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from pyspark_pravega import values
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.log import Snapshot, behind, open_ledger, take_snapshot
+from pyspark_pravega.connector.log import Snapshot, behind, check_in_stream, open_ledger, take_snapshot
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read import (
     ChangesReader,
@@ -131,13 +131,17 @@ def _search(settings: Settings, stream: Stream, wanted: Wanted) -> dict[str, Any
 def _moment(client: Client, definition: TableDefinition, wanted: Wanted) -> tuple[Snapshot, str]:
     stream = definition.stream
     if not (wanted.version or wanted.time):
-        return take_snapshot(client, stream, open_ledger(client, stream)), "now"
+        now = take_snapshot(client, stream, open_ledger(client, stream))
+        check_in_stream(now, "the live page")
+        return now, "now"
     if wanted.version:
         moment = moment_of(client, stream, wanted.version)
     else:
         moment = moment_at(client, stream, values.time_ms("time", wanted.time) * 1000)
     look = snapshot_until if definition.key is None else rows_at
-    return look(client, stream, moment), moment.name
+    past = look(client, stream, moment)
+    check_in_stream(past, "the live page")
+    return past, moment.name
 
 
 def _last_part(client: Client, snapshot: Snapshot) -> Snapshot | None:

@@ -24,6 +24,7 @@ from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS
 from pyspark_pravega.client import ScaleType, ScalingPolicy, Stream, StreamConfiguration, StreamCut, TransactionState
 from pyspark_pravega.client.controller import even_ranges
 from pyspark_pravega.client.positions import proper_cut
+from pyspark_pravega.connector.lake import check_unlaked, tier
 from pyspark_pravega.connector.log import create_ledger, open_ledger, seal, take_version
 from pyspark_pravega.connector.read import moment_of
 from pyspark_pravega.connector.stream import unsubscribe
@@ -102,6 +103,12 @@ PROCEDURES = {
             description="Removes the events of a table with a primary key that no row comes from any more",
             parameters=(_TABLE,),
             columns="version BIGINT, rows BIGINT, bytes_before BIGINT, bytes_after BIGINT",
+        ),
+        Procedure(
+            name="tier",
+            description="Puts the rows of older versions into the lake, and truncates the stream as far as it may",
+            parameters=(_TABLE,),
+            columns="version BIGINT, rows BIGINT, files INT, kept_from BIGINT",
         ),
         Procedure(
             name="copy",
@@ -309,6 +316,7 @@ class Procedures:
                 f'stream "{stream}" has a primary key: its oldest events may be rows that nobody has changed since, so '
                 "it can't be truncated at a version; DELETE rows, or TRUNCATE TABLE"
             )
+        check_unlaked(self._base.definition(stream, age_s=0), "to truncate a stream at a version")
         moment = moment_of(self._base.client, stream, version)
         cut = proper_cut(self._base.client, stream, moment.offsets)
         self._base.client.truncate(cut)
@@ -317,6 +325,10 @@ class Procedures:
     def _compact(self, stream: Stream) -> list[list[Any]]:
         done = compact(self._base.settings, stream)
         return [[done.version, done.rows, done.bytes_before, done.bytes_after]]
+
+    def _tier(self, stream: Stream) -> list[list[Any]]:
+        done = tier(self._base.settings, self._base.lake, stream)
+        return [[done.version, done.rows, done.files, done.kept_from]]
 
     def _create_cut(self, stream: Stream, name: str, version: str | None) -> list[list[Any]]:
         if not _NAME.fullmatch(name):

@@ -1,0 +1,308 @@
+"""Tiering: rows of a table's older versions go to the lake, each once, whatever dies meanwhile.
+
+1. The commit log notes an id, by which the Iceberg table is known.
+2. The rows behind the last version in the lake, up to another version's stream cut, are written to files.
+3. Iceberg makes a snapshot of them. Its properties say which version it follows, and up to which one it goes.
+4. The commit log notes the snapshot, on condition that it has noted none since. From then on readers take these rows
+   from the lake.
+5. The stream is truncated as far as nobody needs it (`releasing`).
+
+Who dies behind step 3 has left a snapshot that the log doesn't know. The next one notes it: what lies between two
+versions is always the same. Of two who tier at once one makes the snapshot, and the other one removes its files.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pyspark_pravega.client import SegmentPart, Stream
+from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.lake.releasing import release_tiered
+from pyspark_pravega.connector.lake.rules import check_fits, check_kept
+from pyspark_pravega.connector.lake.versions import versioned
+from pyspark_pravega.connector.log import Commit, State, Tiered, create_ledger, offsets_of, settle
+from pyspark_pravega.connector.read import (
+    ChangesReader,
+    CommittedPartition,
+    Moment,
+    commit_of,
+    commits_between,
+    last_commit,
+    parts_until,
+    snapshot_until,
+)
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.table import TableDefinition, load_definition
+from pyspark_pravega.errors import (
+    ConflictError,
+    DataLossError,
+    TableChangedError,
+    UnsupportedOperationError,
+)
+from pyspark_pravega.lake import POSITIONS, VERSION, FileWriter, LakeConfiguration, LakeSnapshot, load_iceberg
+from pyspark_pravega.settings import Settings
+from pyspark_pravega.spark.types import StructType
+
+ID, BASE, UP_TO, CUT, COLUMNS, REPLACES, BY = (
+    f"pravega.{name}" for name in ("table", "base", "version", "cut", "columns", "replaces", "by")
+)
+"""What a snapshot says: of which table it is, which version it follows, up to which one it goes, where that ended in
+the stream, what the table's columns were, whether it replaces all rows before, and who made it."""
+FILE_SIZE = 128 << 20
+_TRIES = 5
+_COMMIT_VERSION = "_commit_version"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TierReport:
+    """What a call of `tier` came to."""
+
+    version: int
+    """The version up to which rows lie in the lake."""
+    rows: int
+    """How many this call has put there."""
+    files: int
+    kept_from: int
+    """The first version whose events are in the stream for sure."""
+
+
+def tier(settings: Settings, configuration: LakeConfiguration, stream: Stream) -> TierReport:
+    """Put a table's rows into the lake, up to the last version that its properties let go there.
+
+    Args:
+        settings: the cluster, and the schema registry.
+        configuration: where the lake is.
+        stream: the table's stream.
+
+    Raises:
+        UnsupportedOperationError: the table has no lake, or can't have one; or another program has changed what is
+            there.
+        ConfigurationError: pyiceberg isn't installed.
+        ConflictError: others tier the table all the time.
+    """
+    for left in reversed(range(_TRIES)):
+        try:
+            return _Tiering(settings, configuration, stream).run()
+        except ConflictError:
+            if not left:
+                raise
+    raise AssertionError
+
+
+class _Tiering:
+    """One try."""
+
+    def __init__(self, settings: Settings, configuration: LakeConfiguration, stream: Stream) -> None:
+        self._settings, self._configuration, self._stream = settings, configuration, stream
+        self._client = shared_client(settings)
+        definition = load_definition(self._client, settings, stream)
+        if definition.properties.lake is None:
+            raise UnsupportedOperationError(
+                f"stream \"{stream}\" has no lake: ALTER TABLE ... SET TBLPROPERTIES ('lake' = 'iceberg')"
+            )
+        check_kept(definition)
+        self._properties = definition.properties
+        self._iceberg: Any = load_iceberg()
+        self._ledger = create_ledger(self._client, stream)
+        self._by = uuid.uuid4().hex
+
+    def run(self) -> TierReport:
+        """Do it.
+
+        Raises:
+            ConflictError: another one does it at the same time.
+        """
+        state, table = self._settled()
+        lake, rows, files = state.lake, 0, 0
+        assert lake is not None
+        target = self._target(state, lake)
+        if target is not None:
+            told, files = self._write(state, lake, table, target)
+            noted = self._note(lake, told)
+            rows, lake = told.rows - (0 if told.properties[REPLACES] == "true" else lake.rows), noted
+        kept = release_tiered(self._client, self._ledger, self._properties.keep_in_stream_ms)
+        return TierReport(version=lake.version, rows=rows, files=files, kept_from=kept + 1)
+
+    def _settled(self) -> tuple[State, Any]:
+        """The log's state and the Iceberg table, of which each knows the other one's last step."""
+        state = settle(self._client, self._ledger)
+        if state.lake is None:
+            state = self._ledger.holders().note_lake(state, Tiered(id=uuid.uuid4().hex))
+        lake = state.lake
+        assert lake is not None
+        name = (self._stream.scope, self._stream.name)
+        table: Any = self._iceberg.find_table(self._configuration, name)
+        if table is None:
+            if lake.snapshot is not None:
+                raise UnsupportedOperationError(
+                    f'version {lake.version} of stream "{self._stream}" is in an Iceberg table that isn\'t there: '
+                    "bring it back, or set the catalog's lake.* to where it is"
+                )
+            columns = check_kept(load_definition(self._client, self._settings, self._stream))
+            table = self._iceberg.make_table(self._configuration, name, columns, {ID: lake.id})
+        assert table is not None
+        if table.properties.get(ID) != lake.id:
+            raise UnsupportedOperationError(
+                f'Iceberg table "{table.name}" is there already, and isn\'t that of stream "{self._stream}" as it is '
+                "now: drop it, or rename it"
+            )
+        told = table.snapshot
+        if (None if told is None else told.id) != lake.snapshot:
+            if told is None or told.parent != lake.snapshot or not _follows(told, lake):
+                if self._ledger.state().lake != lake:
+                    raise ConflictError(f'another process tiers stream "{self._stream}"')
+                raise UnsupportedOperationError(
+                    f'Iceberg table "{table.name}" was changed by another program, which only reads of it can be: roll '
+                    f"it back to snapshot {lake.snapshot}"
+                )
+            # Who has made it has died, or is just going to note it.
+            self._note(lake, told)
+            raise ConflictError(f'another process has tiered stream "{self._stream}"')
+        return state, table
+
+    def _target(self, state: State, lake: Tiered) -> Commit | None:
+        """The version up to which rows are to go to the lake; None where they are there, or aren't old enough."""
+        after = self._properties.lake_after_ms
+        if not state.version:
+            return None
+        if after is None:
+            target = commit_of(self._ledger, self._stream, state.version)
+        else:
+            found = last_commit(self._ledger, now_ms() - after)
+            if found is None:
+                return None
+            target = found
+        return target if target.version > lake.version and target.version >= state.replaced_rows else None
+
+    def _write(self, state: State, lake: Tiered, table: Any, target: Commit) -> tuple[LakeSnapshot, int]:
+        """Make the snapshot; gives it and how many files it has brought."""
+        # Looked up behind the version, it has each column that an event of it was written with.
+        definition = load_definition(self._client, self._settings, self._stream)
+        if definition.replaced_table != state.replaced_table:
+            raise TableChangedError(f'stream "{self._stream}" was made another table just now: run it again')
+        columns = check_kept(definition)
+        told = None if lake.snapshot is None else self._iceberg.told(lake.metadata, lake.snapshot)
+        replaces = lake.version < state.replaced_rows or told is None
+        if told is not None:
+            check_fits(definition, StructType.fromJson(json.loads(told.properties[COLUMNS])))
+        parts, commits = self._wanted(lake, target, replaces=replaces)
+        change = table.change(columns)
+        writer = FileWriter(table.folder, self._by, change.schema, self._properties.lake_file_size or FILE_SIZE)
+        try:
+            for batch in _batches(definition, parts, commits):
+                arrays = [batch.column(_source(field.name)).cast(field.type) for field in change.schema]
+                writer.write(pa.RecordBatch.from_arrays(arrays, schema=change.schema))
+            writer.close()
+            self._check_count(parts, commits, writer.rows)
+            properties = {
+                ID: lake.id,
+                BASE: str(lake.version),
+                UP_TO: str(target.version),
+                CUT: json.dumps(target.cut),
+                COLUMNS: definition.schema.json(),
+                REPLACES: "true" if replaces else "false",
+                BY: self._by,
+            }
+        except BaseException:
+            writer.discard()
+            raise
+        return self._committed(change, writer, properties, replaces=replaces), len(writer.paths)
+
+    def _committed(
+        self, change: Any, writer: FileWriter, properties: dict[str, str], *, replaces: bool
+    ) -> LakeSnapshot:
+        try:
+            made: LakeSnapshot = change.commit(writer.paths, properties, replaces=replaces)
+        except ConflictError:
+            writer.discard()
+            raise
+        except Exception:
+            # Its answer may be lost. Files of a snapshot that is there, or may come, must stay.
+            found = self._iceberg.find_table(self._configuration, (self._stream.scope, self._stream.name))
+            told: LakeSnapshot | None = None if found is None else found.snapshot
+            if told is None or told.properties.get(BY) != self._by:
+                raise
+            return told
+        return made
+
+    def _wanted(self, lake: Tiered, target: Commit, *, replaces: bool) -> tuple[list[SegmentPart], list[Commit]]:
+        """Which parts of the stream, and which versions have added what is in them."""
+        end = Moment(offsets=target.cut, name=f"version {target.version}", version=target.version)
+        if replaces:
+            parts = list(snapshot_until(self._client, self._stream, end).parts)
+            oldest = self._ledger.first_commit()
+            first = target.version if oldest is None else oldest.version
+        else:
+            start = Moment(offsets=lake.cut, name=f"version {lake.version}", version=lake.version)
+            parts = parts_until(self._client, self._stream, start, end)
+            first = lake.version + 1
+        commits = list(commits_between(self._ledger, first, target.version - 1))
+        return parts, [*commits, target]
+
+    def _check_count(self, parts: list[SegmentPart], commits: list[Commit], rows: int) -> None:
+        """Hold what was written against what the commit log has counted, where all is counted.
+
+        Raises:
+            DataLossError: it isn't as much.
+        """
+        if sum(part.size for part in parts) != sum(commit.bytes for commit in commits):
+            return
+        counted = sum(commit.rows for commit in commits)
+        if not any(commit.of_others or commit.begins for commit in commits) and rows != counted:
+            raise DataLossError(
+                f'{rows} rows of stream "{self._stream}" were read for the lake, and versions {commits[0].version} to '
+                f"{commits[-1].version} have written {counted}: nothing was done"
+            )
+
+    def _note(self, before: Tiered, told: LakeSnapshot) -> Tiered:
+        """Let the log know a snapshot, unless it knows it, or a later one, already.
+
+        Raises:
+            ConflictError: it doesn't follow what the log knows.
+        """
+        while True:
+            state = self._ledger.state()
+            lake = state.lake
+            if lake is not None and lake.snapshot == told.id:
+                return lake
+            if lake is None or (lake.id, lake.version, lake.snapshot) != (before.id, before.version, before.snapshot):
+                raise ConflictError(f'another process tiers stream "{self._stream}"')
+            replaces = told.properties[REPLACES] == "true"
+            noted = Tiered(
+                id=lake.id,
+                version=int(told.properties[UP_TO]),
+                cut=offsets_of(json.loads(told.properties[CUT])),
+                snapshot=told.id,
+                metadata=told.metadata,
+                rows=told.rows,
+                kept=0 if replaces else lake.kept,
+                kept_cut={} if replaces else lake.kept_cut,
+            )
+            try:
+                self._ledger.holders().note_lake(state, noted)
+            except ConflictError:
+                # Something else was committed meanwhile.
+                continue
+            return noted
+
+
+def _follows(told: LakeSnapshot, lake: Tiered) -> bool:
+    """Whether a snapshot is one of this table's, and goes on where the log's ends."""
+    return told.properties.get(ID) == lake.id and told.properties.get(BASE) == str(lake.version)
+
+
+def _source(name: str) -> str:
+    return _COMMIT_VERSION if name == VERSION else name
+
+
+def _batches(definition: TableDefinition, parts: list[SegmentPart], commits: list[Commit]) -> Iterator[pa.RecordBatch]:
+    """The rows with their places and versions, segment by segment."""
+    reader = ChangesReader(definition, (), [*definition.schema.fieldNames(), *POSITIONS, _COMMIT_VERSION])
+    for one in versioned(parts, commits):
+        yield from reader.read(CommittedPartition([one]))

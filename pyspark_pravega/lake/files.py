@@ -1,0 +1,172 @@
+"""Parquet files of the lake: written in row groups of a bounded size, read row group by row group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from pyspark_pravega.lake.columns import VERSION
+
+_GROUP_BYTES, _GROUP_ROWS = 32 << 20, 1 << 20
+"""When a row group is written: its memory is what a writer holds."""
+_BATCH_ROWS = 32_768
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeFile:
+    """A file of the lake."""
+
+    path: str
+    rows: int
+    size: int
+    """In bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeSnapshot:
+    """A snapshot as it tells of itself."""
+
+    id: int
+    parent: int | None
+    properties: Mapping[str, str]
+    """What its writer has said of it."""
+    metadata: str
+    """Where the metadata lie that show it."""
+    rows: int
+    """How many rows the table has with it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Between:
+    """What a column's values are wanted to be: between two values, both included. None for no bound."""
+
+    column: str
+    least: Any = None
+    most: Any = None
+
+    def may_hold(self, group: pq.RowGroupMetaData, index: int) -> bool:
+        """Whether a row group may have such a value, by its figures.
+
+        Args:
+            group: the row group.
+            index: the column's, there.
+        """
+        figures = group.column(index).statistics
+        if figures is None or not figures.has_min_max:
+            return True
+        too_small = self.least is not None and figures.max < self.least
+        too_large = self.most is not None and figures.min > self.most
+        return not (too_small or too_large)
+
+
+class FileWriter:
+    """Writes batches of one schema to files of about one size."""
+
+    def __init__(self, folder: Path, name: str, schema: pa.Schema, size: int) -> None:
+        """Write nothing yet.
+
+        Args:
+            folder: where the files are to be.
+            name: what their names begin with.
+            schema: that of the batches, with the ids of Iceberg's fields.
+            size: of how many bytes a file is, about.
+        """
+        self._folder, self._name, self._schema, self._size = folder, name, schema, size
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = self._bytes = 0
+        self._writer: pq.ParquetWriter | None = None
+        self.paths: list[Path] = []
+        """The files, in their order."""
+        self.rows = 0
+        """All rows so far."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take a batch.
+
+        Args:
+            batch: some rows.
+        """
+        self._batches.append(batch)
+        self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + batch.nbytes
+        if self._rows >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
+            self._write_group()
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._write_group()
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def discard(self) -> None:
+        """Remove the files."""
+        if self._writer is not None:
+            self._writer.close()
+        for path in self.paths:
+            path.unlink(missing_ok=True)
+
+    def _write_group(self) -> None:
+        if not self._rows:
+            return
+        if self._writer is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            path = self._folder / f"{self._name}-{len(self.paths):05d}.parquet"
+            self.paths.append(path)
+            # Without Arrow's own schema: it would tell readers of types that Iceberg doesn't know.
+            self._writer = pq.ParquetWriter(path, self._schema, compression="zstd", store_schema=False)
+        self._writer.write_table(pa.Table.from_batches(self._batches, self._schema), row_group_size=_GROUP_ROWS)
+        self.rows += self._rows
+        self._batches, self._rows, self._bytes = [], 0, 0
+        if self.paths[-1].stat().st_size >= self._size:
+            self._writer.close()
+            self._writer = None
+
+
+def read_file(
+    path: str, schema: pa.Schema, last: int | None = None, wanted: Sequence[Between] = ()
+) -> Iterator[pa.RecordBatch]:
+    """Read a file.
+
+    Args:
+        path: the file.
+        schema: the wanted columns, as they are wanted; those that it hasn't are null.
+        last: the last version whose rows are wanted; None for all.
+        wanted: which values are wanted: row groups that have none are passed over, and all other rows come.
+    """
+    with pq.ParquetFile(path, memory_map=True) as file:
+        there = file.schema_arrow.names
+        names = [name for name in schema.names if name in there]
+        leaves = {file.metadata.schema.column(i).path: i for i in range(len(file.metadata.schema))}
+        newest = Between(column=VERSION, most=last)
+        conditions = [one for one in (*wanted, newest) if one.column in leaves]
+        read = [*names, *([VERSION] if last is not None and VERSION not in names else [])]
+        groups = [
+            number
+            for number in range(file.metadata.num_row_groups)
+            if all(one.may_hold(file.metadata.row_group(number), leaves[one.column]) for one in conditions)
+        ]
+        if not groups:
+            return
+        for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=read, use_threads=False):
+            if last is not None:
+                batch = batch.filter(pc.less_equal(batch.column(VERSION), last))
+            if batch.num_rows:
+                yield _as_wanted(batch, schema)
+
+
+def _as_wanted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    arrays = []
+    for field in schema:
+        index = batch.schema.get_field_index(field.name)
+        if index < 0:
+            arrays.append(pa.nulls(batch.num_rows, field.type))
+            continue
+        array = batch.column(index)
+        arrays.append(array if array.type == field.type else array.cast(field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

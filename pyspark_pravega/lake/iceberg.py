@@ -1,0 +1,250 @@
+"""Iceberg's catalogs, tables and snapshots, by pyiceberg, which is an extra: `pip install "pyspark-pravega[lake]"`.
+
+Commits are tried once. pyiceberg's own second try puts the same files on top of what another one has committed, which
+would double rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression
+from pyiceberg.expressions import GreaterThanOrEqual as AtLeast
+from pyiceberg.expressions import LessThanOrEqual as AtMost
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.schema import Schema
+from pyiceberg.table import StaticTable, Table
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import IcebergType, ListType, MapType, StructType
+
+from pyspark_pravega.errors import ConflictError, UnsupportedOperationError
+from pyspark_pravega.lake.columns import VERSION
+from pyspark_pravega.lake.configuration import LakeConfiguration, folder_of
+from pyspark_pravega.lake.files import Between, LakeFile, LakeSnapshot
+
+_NAME = "pravega"
+"""What the catalog is called: in one of SQL its tables stand under that."""
+_TRIES = "commit.retry.num-retries"
+_OWN_PROPERTIES = {_TRIES: "0", "format-version": "2", "write.parquet.compression-codec": "zstd"}
+_AT_LEAST: Any = AtLeast
+_AT_MOST: Any = AtMost
+_FIELD_ID = b"PARQUET:field_id"
+
+
+class IcebergTable:
+    """One Iceberg table, as it is when it is looked at."""
+
+    def __init__(self, table: Table) -> None:
+        """Use a table that was looked up."""
+        self._table = table
+
+    @property
+    def name(self) -> str:
+        """Its name in its catalog."""
+        return ".".join(self._table.name())
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The table's own."""
+        return self._table.properties
+
+    @property
+    def snapshot(self) -> LakeSnapshot | None:
+        """The last snapshot; None where there is none."""
+        snapshot = self._table.current_snapshot()
+        return None if snapshot is None else _snapshot_of(self._table, snapshot)
+
+    @property
+    def folder(self) -> Path:
+        """Where its files are."""
+        return folder_of(self._table.location()) / "data"
+
+    def columns(self) -> list[str]:
+        """The names of its columns."""
+        return [field.name for field in self._table.schema().fields]
+
+    def change(self, columns: pa.Schema) -> Change:
+        """Begin a change, for which nothing is written yet.
+
+        Args:
+            columns: those that it has to have; what it lacks is added.
+        """
+        return Change(self._table, columns)
+
+
+class Change:
+    """A snapshot that is being made, perhaps with new columns. It becomes visible as a whole, or not at all."""
+
+    def __init__(self, table: Table, columns: pa.Schema) -> None:
+        """See `IcebergTable.change`."""
+        self._table = table
+        self._transaction = table.transaction()
+        known = {field.name for field in table.schema().fields}
+        if any(name not in known for name in columns.names):
+            with self._transaction.update_schema() as update:
+                update.union_by_name(columns)
+        self._schema = self._transaction.table_metadata.schema()
+        self.schema = _with_ids(columns, self._schema)
+        """What files of it hold."""
+
+    def commit(self, paths: Sequence[Path], properties: Mapping[str, str], *, replaces: bool) -> LakeSnapshot:
+        """Make the snapshot.
+
+        Args:
+            paths: its new files.
+            properties: what it is to say of itself.
+            replaces: whether they take the place of all files before, or are added to them.
+
+        Raises:
+            ConflictError: another one was made since the table was looked at; nothing was done.
+        """
+        metadata, io = self._transaction.table_metadata, self._table.io
+        files = [parquet_file_to_data_file(io=io, table_metadata=metadata, file_path=path.as_uri()) for path in paths]
+        update = self._transaction.update_snapshot(snapshot_properties=dict(properties))
+        before = self._table.current_snapshot()
+        with update.overwrite() if replaces and before is not None else update.fast_append() as snapshot:
+            if replaces and before is not None:
+                for task in self._table.scan(snapshot_id=before.snapshot_id).plan_files():
+                    snapshot.delete_data_file(task.file)
+            for file in files:
+                snapshot.append_data_file(file)
+        try:
+            self._transaction.commit_transaction()
+        except CommitFailedException as error:
+            raise ConflictError(
+                f'Iceberg table "{".".join(self._table.name())}" was changed meanwhile: {error}'
+            ) from None
+        made = self._table.current_snapshot()
+        assert made is not None
+        return _snapshot_of(self._table, made)
+
+
+def find_table(configuration: LakeConfiguration, name: tuple[str, str]) -> IcebergTable | None:
+    """A table of the lake; None where there is none of that name.
+
+    Args:
+        configuration: where the lake is.
+        name: its namespace and its own.
+    """
+    try:
+        return IcebergTable(_catalog(configuration).load_table(name))
+    except NoSuchTableError:
+        return None
+
+
+def make_table(
+    configuration: LakeConfiguration, name: tuple[str, str], columns: pa.Schema, properties: Mapping[str, str]
+) -> IcebergTable:
+    """Make a table without rows; another process may make it at the same time.
+
+    Args:
+        configuration: where the lake is.
+        name: its namespace and its own.
+        columns: its columns.
+        properties: what it is to say of itself.
+    """
+    catalog = _catalog(configuration)
+    catalog.create_namespace_if_not_exists(name[:1])
+    try:
+        return IcebergTable(catalog.create_table(name, columns, properties={**_OWN_PROPERTIES, **properties}))
+    except TableAlreadyExistsError:
+        return IcebergTable(catalog.load_table(name))
+
+
+@lru_cache(maxsize=64)
+def told(metadata: str, snapshot: int) -> LakeSnapshot:
+    """What a snapshot says of itself. It never changes.
+
+    Args:
+        metadata: where the metadata lie that show it.
+        snapshot: its id.
+    """
+    table = StaticTable.from_metadata(metadata)
+    found = table.snapshot_by_id(snapshot)
+    assert found is not None
+    return _snapshot_of(table, found)
+
+
+@lru_cache(maxsize=64)
+def files_of(metadata: str, snapshot: int, last: int | None = None, wanted: tuple[Between, ...] = ()) -> list[LakeFile]:
+    """The files of a snapshot that may hold what is wanted. They never change.
+
+    Args:
+        metadata: where the metadata lie that show it.
+        snapshot: its id.
+        last: the last version whose rows are wanted; None for all.
+        wanted: which values are wanted.
+
+    Raises:
+        UnsupportedOperationError: some of their rows aren't the snapshot's: another program has deleted them.
+    """
+    table = StaticTable.from_metadata(metadata)
+    tasks = table.scan(row_filter=_condition(last, wanted), snapshot_id=snapshot).plan_files()
+    files = []
+    for task in tasks:
+        if task.delete_files:
+            raise UnsupportedOperationError(f'another program has deleted rows of the Iceberg table of "{metadata}"')
+        path = str(folder_of(task.file.file_path))
+        files.append(LakeFile(path=path, rows=task.file.record_count, size=task.file.file_size_in_bytes))
+    return sorted(files, key=lambda file: file.path)
+
+
+def _condition(last: int | None, wanted: Sequence[Between]) -> BooleanExpression:
+    condition: BooleanExpression = AlwaysTrue() if last is None else _AT_MOST(VERSION, last)
+    for one in wanted:
+        if one.least is not None:
+            condition = And(condition, _AT_LEAST(one.column, one.least))
+        if one.most is not None:
+            condition = And(condition, _AT_MOST(one.column, one.most))
+    return condition
+
+
+def _catalog(configuration: LakeConfiguration) -> Catalog:
+    if configuration.properties["type"] == "sql":
+        configuration.folder.mkdir(parents=True, exist_ok=True)
+    return load_catalog(_NAME, **dict(configuration.properties))
+
+
+def _snapshot_of(table: Table, snapshot: Snapshot) -> LakeSnapshot:
+    summary: Any = snapshot.summary
+    properties: dict[str, str] = {} if summary is None else dict(summary.additional_properties)
+    return LakeSnapshot(
+        id=snapshot.snapshot_id,
+        parent=snapshot.parent_snapshot_id,
+        properties=properties,
+        metadata=table.metadata_location,
+        rows=int(properties.get("total-records", 0)),
+    )
+
+
+def _with_ids(columns: pa.Schema, schema: Schema) -> pa.Schema:
+    """Columns with the ids that Iceberg has given their fields."""
+    return pa.schema(
+        [_with_id(field, schema.find_field(field.name).field_id, schema.find_type(field.name)) for field in columns]
+    )
+
+
+def _with_id(field: pa.Field, id: int, kind: IcebergType) -> pa.Field:
+    return pa.field(
+        field.name, _inner_ids(field.type, kind), nullable=field.nullable, metadata={_FIELD_ID: str(id).encode()}
+    )
+
+
+def _inner_ids(type: Any, kind: IcebergType) -> pa.DataType:
+    match kind:
+        case StructType():
+            return pa.struct([_with_id(type.field(one.name), one.field_id, one.field_type) for one in kind.fields])
+        case ListType():
+            return pa.list_(_with_id(type.value_field, kind.element_id, kind.element_type))
+        case MapType():
+            key = _with_id(type.key_field, kind.key_id, kind.key_type)
+            return pa.map_(key, _with_id(type.item_field, kind.value_id, kind.value_type))
+        case _:
+            same: pa.DataType = type
+            return same
