@@ -1,0 +1,153 @@
+"""Tables with a lake, without Spark, and what a Python dict says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from catalog_tools import COLUMNS, insert, make, plan, write
+from pyiceberg.catalog import load_catalog
+from pyspark.sql.types import LongType
+
+from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import AddColumn, SetProperty
+from pyspark_pravega.catalog.plans.scans import ScanRequest, count_rows, plan_scan
+from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.log import State, open_ledger
+from pyspark_pravega.connector.read import ChangesRange, Moment, moment_of
+from pyspark_pravega.connector.write import OverwritingJob
+from pyspark_pravega.errors import PravegaError
+
+Row = tuple[Any, ...]
+
+
+class Table:
+    """A table with a lake, and what each of its versions holds, as Python knows it."""
+
+    def __init__(self, catalog: Catalog, scope: str, folder: Path, **properties: str) -> None:
+        """Make it, with two segments and columns `id` and `name`."""
+        self.folder, self.properties = folder, {"lake": "iceberg", **properties}
+        self.catalog = Catalog(catalog.settings, {"warehouse": str(folder)})
+        self.stream: Stream = make(self.catalog, scope, segments=2, **self.properties)
+        self.columns = COLUMNS.fieldNames()
+        self.versions: dict[int, list[Row]] = {0: []}
+        self.added: dict[int, list[Row]] = {}
+        self.oldest = 1
+        """The first version that can be read still: others have taken the place of those before."""
+        self._next = 0
+
+    @property
+    def name(self) -> str:
+        """For procedures."""
+        return str(self.stream)
+
+    def state(self) -> State:
+        """The commit log's."""
+        ledger = open_ledger(self.catalog.client, self.stream)
+        assert ledger is not None
+        return ledger.state()
+
+    def insert(self, rows: int = 3) -> None:
+        """Commit some rows."""
+        self._write(rows, replaces=False)
+
+    def overwrite(self, rows: int = 2) -> None:
+        """Commit some rows that take the place of all."""
+        self._write(rows, replaces=True)
+
+    def _write(self, rows: int, *, replaces: bool) -> None:
+        ids = list(range(self._next, self._next + rows))
+        self._next += rows
+        more = {name: [10 * number for number in ids] for name in self.columns[2:]}
+        if replaces:
+            definition = self.catalog.definition(self.stream, age_s=0)
+            write(OverwritingJob(plan(definition)), *ids, **more)
+        else:
+            insert(self.catalog, self.stream, *ids, **more)
+        last = max(self.versions)
+        new = [(number, f"n{number}", *(10 * number for _ in self.columns[2:])) for number in ids]
+        self.added[last + 1] = new
+        self.versions[last + 1] = new if replaces else [*self.versions[last], *new]
+        self.oldest = last + 1 if replaces else self.oldest
+
+    def add_column(self) -> None:
+        """Add one of numbers."""
+        name = f"c{len(self.columns)}"
+        change = AddColumn(column=(name,), type=LongType())
+        self.catalog.altering.alter([self.stream.scope], self.stream.name, [change])
+        self.columns.append(name)
+
+    def set(self, **properties: str) -> None:
+        """Set properties."""
+        changes = [SetProperty(property=name.replace("_", "-"), value=text) for name, text in properties.items()]
+        self.catalog.altering.alter([self.stream.scope], self.stream.name, changes)
+
+    def scale(self, segments: int) -> None:
+        """Give the stream another number of segments."""
+        self.catalog.procedures.call("scale", [self.name, segments])
+
+    def tier(self) -> list[Any]:
+        """Call `tier`; gives its row."""
+        (row,) = self.catalog.procedures.call("tier", [self.name])
+        return row
+
+    def as_of(self, version: str) -> Moment:
+        """A moment of it."""
+        return moment_of(self.catalog.client, self.stream, version)
+
+    def read(self, position: Moment | ChangesRange | None = None, *columns: str, **request: Any) -> list[Row]:
+        """Rows, sorted, as a SELECT reads them."""
+        definition = self.catalog.definition(self.stream, age_s=0)
+        wanted = columns or self.columns
+        scan = plan_scan(definition, ScanRequest(columns=wanted, position=position, **request))
+        batches = [batch for part in scan.reader.partitions() for batch in scan.reader.read(part)]
+        return sorted(tuple(row.values()) for batch in batches for row in batch.to_pylist())
+
+    def count(self, position: Moment | None = None) -> tuple[int, int | None]:
+        """How many rows, by reading none of their columns, and by what is known without that."""
+        definition = self.catalog.definition(self.stream, age_s=0)
+        scan = plan_scan(definition, ScanRequest(columns=(), position=position))
+        rows = sum(batch.num_rows for part in scan.reader.partitions() for batch in scan.reader.read(part))
+        known = count_rows(definition, {}, None, position)
+        return rows, None if known is None else known[0]
+
+    def wide(self, rows: Sequence[Row]) -> list[Row]:
+        """Rows with all columns that there are by now, sorted."""
+        return sorted((*row, *[None] * (len(self.columns) - len(row))) for row in rows)
+
+    def iceberg(self) -> list[Row]:
+        """What pyiceberg alone reads, sorted."""
+        uri = f"sqlite:///{self.folder}/catalog.db"
+        catalog = load_catalog("pravega", type="sql", uri=uri, warehouse=self.folder.as_uri())
+        table = catalog.load_table((self.stream.scope, self.stream.name))
+        names = [name for name in self.columns if name in table.schema().column_names]
+        rows = table.scan(selected_fields=tuple(names)).to_arrow().select(names).to_pylist()
+        return self.wide([tuple(row.values()) for row in rows])
+
+    def check(self) -> None:
+        """Hold every read that is promised against what Python knows."""
+        state, last = self.state(), max(self.versions)
+        assert state.version == last
+        now = self.wide(self.versions[last])
+        assert self.read() == now
+        assert self.read(None, "name", "id") == sorted((name, id) for id, name, *_ in now)
+        rows, known = self.count()
+        assert rows == len(now)
+        assert known in (None, rows)
+        for version in range(self.oldest, last + 1):
+            moment = self.as_of(str(version))
+            assert self.read(moment) == self.wide(self.versions[version]), version
+            rows, known = self.count(moment)
+            assert rows == len(self.versions[version])
+            assert known in (None, rows)
+        lake = state.lake
+        if lake is not None and lake.version:
+            assert self.iceberg() == self.wide(self.versions[lake.version])
+        kept = 0 if state.tiered is None else state.tiered.kept
+        for version in range(self.oldest, last + 1):
+            changes = ChangesRange(from_version=str(version), to_version=str(version))
+            try:
+                assert self.read(changes) == self.wide(self.added[version])
+            except PravegaError as error:
+                assert version <= max(kept, self.oldest), error
