@@ -6,6 +6,7 @@ import contextlib
 import random
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -14,7 +15,7 @@ from lake_tools import Table
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.connector.lake import releasing, tiering
-from pyspark_pravega.connector.log import open_ledger
+from pyspark_pravega.connector.log import open_ledger, truncate_at
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.predicates import Predicate
 from pyspark_pravega.connector.stream import StreamSource
@@ -40,14 +41,14 @@ def die_behind(call: Any) -> Any:
     return called
 
 
-STEPS = {
+STEPS: dict[str, Callable[[], tuple[Any, str, Any]]] = {
     "an id is noted": lambda: (iceberg, "find_table", die),
     "there is an Iceberg table": lambda: (iceberg, "make_table", die_behind(iceberg.make_table)),
     "files are written": lambda: (iceberg.Change, "commit", die),
     "there is a snapshot": lambda: (iceberg.Change, "commit", die_behind(iceberg.Change.commit)),
     "the log knows": lambda: (tiering, "release_tiered", die),
     "events are released": lambda: (releasing, "truncate_at", die),
-    "events are removed": lambda: (releasing, "truncate_at", die_behind(releasing.truncate_at)),
+    "events are removed": lambda: (releasing, "truncate_at", die_behind(truncate_at)),
 }
 """Steps of tiering, and what dies then."""
 
@@ -82,3 +83,133 @@ def test_random_histories_give_what_a_dict_gives(catalog: Catalog, scope: str, t
     table.insert()
     table.tier()
     table.check()
+
+
+PROGRAM = """
+import os, sys
+from pathlib import Path
+sys.path[:0] = sys.argv[1].split(os.pathsep)
+import test_lake
+from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.lake import tier
+from pyspark_pravega.lake import LakeConfiguration
+from pyspark_pravega.settings import Settings
+test_lake.die = lambda *_, **__: os._exit(9)
+def die_behind(call):
+    def called(*arguments, **named):
+        call(*arguments, **named)
+        os._exit(9)
+    return called
+test_lake.die_behind = die_behind
+if sys.argv[2] in test_lake.STEPS:
+    setattr(*test_lake.STEPS[sys.argv[2]]())
+settings = Settings.resolve({"controller-uri": sys.argv[3], "schema-registry-uri": sys.argv[4]}, environ={})
+tier(settings, LakeConfiguration.of({"warehouse": sys.argv[6]}), Stream.parse(sys.argv[5]))
+"""
+
+
+def tier_and_die(table: Table, step: str) -> None:
+    """In a process of its own, which ends there as if it were killed."""
+    settings = table.catalog.settings
+    assert settings.schema_registry_uri
+    path = ":".join(folder for folder in sys.path if folder)
+    places = [settings.controller_uri, settings.schema_registry_uri, table.name, str(table.folder)]
+    done = subprocess.run([sys.executable, "-c", PROGRAM, path, step, *places], capture_output=True, text=True)
+    assert done.returncode == 9, done.stderr
+
+
+def test_a_process_that_is_killed_loses_and_doubles_nothing(catalog: Catalog, scope: str, tmp_path: Path) -> None:
+    """At each step of tiering; who comes next goes on."""
+    table = Table(catalog, scope, tmp_path, **{"lake-keep-in-stream": "0 ms"})
+    for step in STEPS:
+        table.insert(5)
+        tier_and_die(table, step)
+        table.check()
+    table.insert(5)
+    report = table.tier()
+    table.check()
+    assert report == [table.state().version, 5, 1, table.state().version + 1]
+    files = {path.name for path in (tmp_path / scope / "t" / "data").iterdir()}
+    lake = table.state().lake
+    assert lake is not None
+    assert lake.snapshot is not None
+    known = {Path(file.path).name for file in iceberg.files_of(lake.metadata, lake.snapshot)}
+    assert known < files, "the one that died with its files written has left some"
+
+
+def test_of_two_who_tier_at_once_one_does_it(catalog: Catalog, scope: str, tmp_path: Path) -> None:
+    """The other one has written files, too: it finds the first one's snapshot, and removes them."""
+    table = Table(catalog, scope, tmp_path)
+    table.insert(5)
+    commit, seen = iceberg.Change.commit, []
+
+    def overtaken(change: Any, *arguments: Any, **named: Any) -> Any:
+        if not seen:
+            seen.append(table.tier())
+        return commit(change, *arguments, **named)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(iceberg.Change, "commit", overtaken)
+        assert table.tier() == [1, 0, 0, 1]
+    assert seen == [[1, 5, 1, 1]]
+    assert len(list((tmp_path / scope / "t" / "data").iterdir())) == 1
+    table.check()
+
+
+def test_what_cuts_and_subscribers_need_stays_in_the_stream(catalog: Catalog, scope: str, tmp_path: Path) -> None:
+    table = Table(catalog, scope, tmp_path, **{"lake-keep-in-stream": "0 ms"})
+    client, procedures = table.catalog.client, table.catalog.procedures
+    for _ in range(4):
+        table.insert()
+    procedures.call("create_cut", [table.name, "second", "2"])
+    assert table.tier() == [4, 12, 1, 3]
+    table.check()
+    assert table.read(table.as_of("second")) == table.wide(table.versions[2])
+    with pytest.raises(UnsupportedOperationError, match="up to version 2 lie in the lake only"):
+        StreamSource(client, [table.stream], ReadOptions()).initial_offset()
+    with pytest.raises(SegmentTruncatedError, match="lies before version 2, where the stream begins"):
+        procedures.call("create_cut", [table.name, "first", "1"])
+    table.insert()
+    procedures.call("create_cut", [table.name, "now", None])
+    procedures.call("drop_cut", [table.name, "second"])
+    assert table.tier() == [5, 3, 1, 6]
+    assert table.read(table.as_of("now")) == table.wide(table.versions[5])
+    table.insert()
+    table.check()
+
+
+def test_what_a_table_with_a_lake_refuses(catalog: Catalog, scope: str, tmp_path: Path) -> None:
+    table = Table(catalog, scope, tmp_path)
+    table.insert()
+    table.tier()
+    procedures = table.catalog.procedures
+    for call in (
+        lambda: procedures.call("truncate", [table.name, "1"]),
+        lambda: table.set(primary_key="id"),
+        lambda: table.read(None, "_encoding_id"),
+    ):
+        with pytest.raises(PravegaError, match="lake"):
+            call()
+    assert table.read(None, "id", "_segment", "_offset") != []
+    ledger = open_ledger(catalog.client, table.stream)
+    assert ledger is not None
+    foreign = iceberg.find_table(table.catalog.lake, (scope, "t"))
+    assert foreign is not None
+    schema = foreign.change(tiering.check_kept(table.catalog.definition(table.stream, age_s=0)))
+    schema.commit([], {}, replaces=False)
+    table.insert()
+    with pytest.raises(UnsupportedOperationError, match="was changed by another program"):
+        table.tier()
+    assert table.read() == table.wide(table.versions[2])
+
+
+def test_conditions_pass_files_over(catalog: Catalog, scope: str, tmp_path: Path) -> None:
+    table = Table(catalog, scope, tmp_path)
+    for _ in range(3):
+        table.insert(10)
+        table.tier()
+    equal = Predicate(column="id", comparison="=", values=(15,))
+    assert [row[0] for row in table.read(predicates=(equal,))] == list(range(10, 20))
+    below = Predicate(column="id", comparison="<", values=(10,))
+    assert [row[0] for row in table.read(predicates=(below,))] == list(range(10))
+    assert table.count()[1] == 30

@@ -38,7 +38,7 @@ def check_kept(definition: TableDefinition) -> pa.Schema:
     elif definition.mode != FAIL_FAST or definition.properties.bad_events is not None:
         why = f'only tables of mode {FAIL_FAST}, without "bad-events", can have a lake yet'
     elif definition.configuration.retention is not None:
-        why = "its retention may remove events before they are in the lake: UNSET it, and set lake.keep-in-stream"
+        why = "its retention may remove events before they are in the lake: UNSET it, and set lake-keep-in-stream"
     if why:
         raise UnsupportedOperationError(f'stream "{definition.stream}" can\'t go to the lake: {why}')
     return lake_schema(definition.schema)
