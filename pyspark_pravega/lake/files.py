@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from pyspark_pravega.lake.columns import VERSION
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _GROUP_BYTES, _GROUP_ROWS = 32 << 20, 1 << 20
 """When a row group is written: its memory is what a writer holds."""
@@ -115,6 +117,9 @@ class FileWriter:
         if not self._rows:
             return
         if self._writer is None:
+            # Who has no lake doesn't wait for it to be loaded.
+            import pyarrow.parquet as pq
+
             self._folder.mkdir(parents=True, exist_ok=True)
             path = self._folder / f"{self._name}-{len(self.paths):05d}.parquet"
             self.paths.append(path)
@@ -135,17 +140,20 @@ def read_file(
 
     Args:
         path: the file.
-        schema: the wanted columns, as they are wanted; those that it hasn't are null.
+        schema: the wanted columns, as they are wanted; those that it hasn't are null. None for rows only: then a
+            column comes that nobody has asked for.
         last: the last version whose rows are wanted; None for all.
         wanted: which values are wanted: row groups that have none are passed over, and all other rows come.
     """
+    import pyarrow.parquet as pq
+
     with pq.ParquetFile(path, memory_map=True) as file:
         there = file.schema_arrow.names
         names = [name for name in schema.names if name in there]
         leaves = {file.metadata.schema.column(i).path: i for i in range(len(file.metadata.schema))}
         newest = Between(column=VERSION, most=last)
         conditions = [one for one in (*wanted, newest) if one.column in leaves]
-        read = [*names, *([VERSION] if last is not None and VERSION not in names else [])]
+        read = names if names and (last is None or VERSION in names) else [*names, VERSION]
         groups = [
             number
             for number in range(file.metadata.num_row_groups)
@@ -157,7 +165,7 @@ def read_file(
             if last is not None:
                 batch = batch.filter(pc.less_equal(batch.column(VERSION), last))
             if batch.num_rows:
-                yield _as_wanted(batch, schema)
+                yield _as_wanted(batch, schema) if schema.names else batch
 
 
 def _as_wanted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -120,9 +120,9 @@ class Change:
             raise ConflictError(
                 f'Iceberg table "{".".join(self._table.name())}" was changed meanwhile: {error}'
             ) from None
-        made = self._table.current_snapshot()
-        assert made is not None
-        return _snapshot_of(self._table, made)
+        current = self._table.current_snapshot()
+        assert current is not None
+        return _snapshot_of(self._table, current)
 
 
 def find_table(configuration: LakeConfiguration, name: tuple[str, str]) -> IcebergTable | None:
@@ -158,7 +158,7 @@ def make_table(
 
 
 @lru_cache(maxsize=64)
-def told(metadata: str, snapshot: int) -> LakeSnapshot:
+def snapshot_at(metadata: str, snapshot: int) -> LakeSnapshot:
     """What a snapshot says of itself. It never changes.
 
     Args:
@@ -166,9 +166,9 @@ def told(metadata: str, snapshot: int) -> LakeSnapshot:
         snapshot: its id.
     """
     table = StaticTable.from_metadata(metadata)
-    found = table.snapshot_by_id(snapshot)
-    assert found is not None
-    return _snapshot_of(table, found)
+    there = table.snapshot_by_id(snapshot)
+    assert there is not None
+    return _snapshot_of(table, there)
 
 
 @lru_cache(maxsize=64)

@@ -36,6 +36,7 @@ class Table:
         self.oldest = 1
         """The first version that can be read still: others have taken the place of those before."""
         self._next = 0
+        self.refusal = ""
 
     @property
     def name(self) -> str:
@@ -109,7 +110,8 @@ class Table:
         """The rows that a version has added; None where that is refused."""
         try:
             return self.read(ChangesRange(from_version=str(version), to_version=str(version)))
-        except PravegaError:
+        except PravegaError as error:
+            self.refusal = str(error)
             return None
 
     def count(self, position: Moment | None = None) -> tuple[int, int | None]:
@@ -156,4 +158,5 @@ class Table:
         kept = 0 if state.tiered is None else state.tiered.kept
         for version in range(self.oldest, last + 1):
             told = self.changes(version)
-            assert told == self.wide(self.added[version]) or (told is None and version <= max(kept, self.oldest))
+            known = self.wide(self.added[version])
+            assert told == known or (told is None and version <= max(kept, self.oldest)), self.refusal

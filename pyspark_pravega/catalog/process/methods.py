@@ -86,8 +86,7 @@ class CatalogMethods:
         """Serve a catalog.
 
         Args:
-            settings: where the cluster and the registry are.
-            lake: where the lake is, as of `LakeConfiguration.of`.
+            settings: where the cluster and the registry are; and `lake`, as of `LakeConfiguration.of`.
         """
         self.catalog = Catalog(settings, lake)
         self.planner = Planner(self.catalog)

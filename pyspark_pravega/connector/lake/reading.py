@@ -140,8 +140,8 @@ def lake_reader(
     """
     tiered, module = part.tiered, load_iceberg()
     assert tiered.snapshot is not None
-    told = module.told(tiered.metadata, tiered.snapshot)
-    check_fits(definition, StructType.fromJson(json.loads(told.properties[COLUMNS])))
+    snapshot = module.snapshot_at(tiered.metadata, tiered.snapshot)
+    check_fits(definition, StructType.fromJson(json.loads(snapshot.properties[COLUMNS])))
     lacking = [name for name in columns if name not in (*definition.schema.names, *POSITIONS, *CORRUPT_EVENTS)]
     if lacking:
         raise UnsupportedOperationError(
@@ -149,7 +149,7 @@ def lake_reader(
             "read the table without it"
         )
     wanted = _wanted(definition, predicates)
-    known = StructType.fromJson(json.loads(told.properties[COLUMNS])).names
+    known = StructType.fromJson(json.loads(snapshot.properties[COLUMNS])).names
     wanted = tuple(one for one in wanted if one.column in (*known, *POSITIONS))
     last = None if part.last == tiered.version else part.last
     files = module.files_of(tiered.metadata, tiered.snapshot, last, wanted)
@@ -166,18 +166,18 @@ def _wanted(definition: TableDefinition, predicates: Predicates) -> tuple[Betwee
         if index < 0 or not values or len(values) < len(predicate.values) or predicate.column == VERSION:
             continue
         try:
-            told = [_value(schema.field(index).type, value) for value in values]
+            bounds = [_value(schema.field(index).type, value) for value in values]
         except (OverflowError, ValueError):
             continue
-        if None in told:
+        if None in bounds:
             continue
         match predicate.comparison:
             case "=" | "<=>" | "IN":
-                wanted.append(Between(column=predicate.column, least=min(told), most=max(told)))
+                wanted.append(Between(column=predicate.column, least=min(bounds), most=max(bounds)))
             case "<" | "<=":
-                wanted.append(Between(column=predicate.column, most=told[0]))
+                wanted.append(Between(column=predicate.column, most=bounds[0]))
             case ">" | ">=":
-                wanted.append(Between(column=predicate.column, least=told[0]))
+                wanted.append(Between(column=predicate.column, least=bounds[0]))
     return tuple(wanted)
 
 

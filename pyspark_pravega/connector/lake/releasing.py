@@ -77,7 +77,7 @@ def _last_needless(client: Client, ledger: Ledger, holders: Holders, lake: Tiere
         # What they need is gone already.
         begin = StreamCut(ledger.stream, lake.kept_cut)
         cuts = [cut for cut in cuts if compare_cuts(client.controller, cut, begin) is not CutOrder.BEFORE]
-    low, found = max(1, holders.state.replaced_rows, lake.kept + 1), None
+    low, needless = max(1, holders.state.replaced_rows, lake.kept + 1), None
     while low <= last:
         middle = (low + last) // 2
         commits = list(ledger.commits([middle]))
@@ -85,10 +85,10 @@ def _last_needless(client: Client, ledger: Ledger, holders: Holders, lake: Tiere
             # It is forgotten, as are those before.
             low = middle + 1
         elif _is_needless(client, ledger, commits[0], cuts):
-            low, found = middle + 1, commits[0]
+            low, needless = middle + 1, commits[0]
         else:
             last = middle - 1
-    return found
+    return needless
 
 
 def _is_needless(client: Client, ledger: Ledger, commit: Commit, cuts: Sequence[StreamCut]) -> bool:

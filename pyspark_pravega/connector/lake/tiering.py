@@ -123,9 +123,9 @@ class _Tiering:
         assert lake is not None
         target = self._target(state, lake)
         if target is not None:
-            told, files = self._write(state, lake, table, target)
-            noted = self._note(lake, told)
-            rows, lake = told.rows - (0 if told.properties[REPLACES] == "true" else lake.rows), noted
+            snapshot, files = self._write(state, lake, table, target)
+            noted = self._note(lake, snapshot)
+            rows, lake = snapshot.rows - (0 if snapshot.properties[REPLACES] == "true" else lake.rows), noted
         kept = release_tiered(self._client, self._ledger, self._properties.keep_in_stream_ms)
         return TierReport(version=lake.version, rows=rows, files=files, kept_from=kept + 1)
 
@@ -152,9 +152,9 @@ class _Tiering:
                 f'Iceberg table "{table.name}" is there already, and isn\'t that of stream "{self._stream}" as it is '
                 "now: drop it, or rename it"
             )
-        told = table.snapshot
-        if (None if told is None else told.id) != lake.snapshot:
-            if told is None or told.parent != lake.snapshot or not _follows(told, lake):
+        snapshot = table.snapshot
+        if (None if snapshot is None else snapshot.id) != lake.snapshot:
+            if snapshot is None or snapshot.parent != lake.snapshot or not _follows(snapshot, lake):
                 if self._ledger.state().lake != lake:
                     raise ConflictError(f'another process tiers stream "{self._stream}"')
                 raise UnsupportedOperationError(
@@ -162,7 +162,7 @@ class _Tiering:
                     f"it back to snapshot {lake.snapshot}"
                 )
             # Who has made it has died, or is just going to note it.
-            self._note(lake, told)
+            self._note(lake, snapshot)
             raise ConflictError(f'another process has tiered stream "{self._stream}"')
         return state, table
 
@@ -174,10 +174,10 @@ class _Tiering:
         if after is None:
             target = commit_of(self._ledger, self._stream, state.version)
         else:
-            found = last_commit(self._ledger, now_ms() - after)
-            if found is None:
+            old = last_commit(self._ledger, now_ms() - after)
+            if old is None:
                 return None
-            target = found
+            target = old
         return target if target.version > lake.version and target.version >= state.replaced_rows else None
 
     def _write(self, state: State, lake: Tiered, table: Any, target: Commit) -> tuple[LakeSnapshot, int]:
@@ -187,10 +187,10 @@ class _Tiering:
         if definition.replaced_table != state.replaced_table:
             raise TableChangedError(f'stream "{self._stream}" was made another table just now: run it again')
         columns = check_kept(definition)
-        told = None if lake.snapshot is None else self._iceberg.told(lake.metadata, lake.snapshot)
-        replaces = lake.version < state.replaced_rows or told is None
-        if told is not None:
-            check_fits(definition, StructType.fromJson(json.loads(told.properties[COLUMNS])))
+        snapshot = None if lake.snapshot is None else self._iceberg.snapshot_at(lake.metadata, lake.snapshot)
+        replaces = lake.version < state.replaced_rows or snapshot is None
+        if snapshot is not None:
+            check_fits(definition, StructType.fromJson(json.loads(snapshot.properties[COLUMNS])))
         parts, commits = self._wanted(lake, target, replaces=replaces)
         change = table.change(columns)
         writer = FileWriter(table.folder, self._by, change.schema, self._properties.lake_file_size or FILE_SIZE)
@@ -218,18 +218,18 @@ class _Tiering:
         self, change: Any, writer: FileWriter, properties: dict[str, str], *, replaces: bool
     ) -> LakeSnapshot:
         try:
-            made: LakeSnapshot = change.commit(writer.paths, properties, replaces=replaces)
+            snapshot: LakeSnapshot | None = change.commit(writer.paths, properties, replaces=replaces)
         except ConflictError:
             writer.discard()
             raise
         except Exception:
             # Its answer may be lost. Files of a snapshot that is there, or may come, must stay.
-            found = self._iceberg.find_table(self._configuration, (self._stream.scope, self._stream.name))
-            told: LakeSnapshot | None = None if found is None else found.snapshot
-            if told is None or told.properties.get(BY) != self._by:
+            there = self._iceberg.find_table(self._configuration, (self._stream.scope, self._stream.name))
+            snapshot = None if there is None else there.snapshot
+            if snapshot is None or snapshot.properties.get(BY) != self._by:
                 raise
-            return told
-        return made
+            return snapshot
+        return snapshot
 
     def _wanted(self, lake: Tiered, target: Commit, *, replaces: bool) -> tuple[list[SegmentPart], list[Commit]]:
         """Which parts of the stream, and which versions have added what is in them."""
@@ -260,7 +260,7 @@ class _Tiering:
                 f"{commits[-1].version} have written {counted}: nothing was done"
             )
 
-    def _note(self, before: Tiered, told: LakeSnapshot) -> Tiered:
+    def _note(self, before: Tiered, snapshot: LakeSnapshot) -> Tiered:
         """Let the log know a snapshot, unless it knows it, or a later one, already.
 
         Raises:
@@ -269,18 +269,18 @@ class _Tiering:
         while True:
             state = self._ledger.state()
             lake = state.lake
-            if lake is not None and lake.snapshot == told.id:
+            if lake is not None and lake.snapshot == snapshot.id:
                 return lake
             if lake is None or (lake.id, lake.version, lake.snapshot) != (before.id, before.version, before.snapshot):
                 raise ConflictError(f'another process tiers stream "{self._stream}"')
-            replaces = told.properties[REPLACES] == "true"
+            replaces = snapshot.properties[REPLACES] == "true"
             noted = Tiered(
                 id=lake.id,
-                version=int(told.properties[UP_TO]),
-                cut=offsets_of(json.loads(told.properties[CUT])),
-                snapshot=told.id,
-                metadata=told.metadata,
-                rows=told.rows,
+                version=int(snapshot.properties[UP_TO]),
+                cut=offsets_of(json.loads(snapshot.properties[CUT])),
+                snapshot=snapshot.id,
+                metadata=snapshot.metadata,
+                rows=snapshot.rows,
                 kept=0 if replaces else lake.kept,
                 kept_cut={} if replaces else lake.kept_cut,
             )
@@ -292,9 +292,9 @@ class _Tiering:
             return noted
 
 
-def _follows(told: LakeSnapshot, lake: Tiered) -> bool:
+def _follows(snapshot: LakeSnapshot, lake: Tiered) -> bool:
     """Whether a snapshot is one of this table's, and goes on where the log's ends."""
-    return told.properties.get(ID) == lake.id and told.properties.get(BASE) == str(lake.version)
+    return snapshot.properties.get(ID) == lake.id and snapshot.properties.get(BASE) == str(lake.version)
 
 
 def _source(name: str) -> str:

@@ -15,7 +15,7 @@ from pyspark_pravega.client.positions import SegmentRanges, parts_between
 from pyspark_pravega.client.segments import SegmentState, segment_states
 from pyspark_pravega.connector.log import Commit, Ledger
 from pyspark_pravega.connector.read.partitions import PACKED_BYTES, SlicePartition, pack
-from pyspark_pravega.connector.read.versions import Moment, commit_of, parts_until
+from pyspark_pravega.connector.read.versions import Moment, commit_of, parts_until, truncated
 from pyspark_pravega.errors import ConfigurationError, SegmentTruncatedError, VersionNotFoundError
 
 Longs = npt.NDArray[np.int64]
@@ -124,7 +124,7 @@ def committed_ranges(
         SegmentTruncatedError: a part of it was truncated away.
         ConfigurationError: it is too much for one plan.
     """
-    additions = _Additions(client, ledger.stream, fail_on_data_loss=fail_on_data_loss)
+    additions = _Additions(client, ledger, fail_on_data_loss=fail_on_data_loss)
     before: Commit | None = None
     expected = max(1, first - 1)
     for commit in commits_between(ledger, expected, last):
@@ -200,9 +200,10 @@ def commits_between(ledger: Ledger, first: int, last: int) -> Iterator[Commit]:
 class _Additions:
     """Collects what each version has added to each segment, as columns of numbers."""
 
-    def __init__(self, client: Client, stream: Stream, *, fail_on_data_loss: bool) -> None:
-        self._client, self._stream, self._fail_on_data_loss = client, stream, fail_on_data_loss
-        self._segments = SegmentRanges(client, stream)
+    def __init__(self, client: Client, ledger: Ledger, *, fail_on_data_loss: bool) -> None:
+        self._client, self._ledger, self._fail_on_data_loss = client, ledger, fail_on_data_loss
+        self._stream = ledger.stream
+        self._segments = SegmentRanges(client, self._stream)
         self._row: list[Commit] = []
         """Versions that follow each other, whose cuts name the same segments."""
         self._by_segment: dict[int, list[Longs]] = {}
@@ -275,7 +276,11 @@ class _Additions:
         start = None if before is None else Moment(offsets=before.cut, name=f"version {before.version}")
         end = Moment(offsets=commit.cut, name=f"version {commit.version}")
         try:
-            return parts_until(self._client, self._stream, start, end, self._segments)
+            parts = parts_until(self._client, self._stream, start, end, self._segments)
+            if start is None and any(part.start for part in parts) and self._ledger.state().lake is not None:
+                # What is in the lake was truncated, and the stream begins where the first version ends, or behind.
+                raise truncated(self._stream, end.name)
+            return parts
         except SegmentTruncatedError:
             if self._fail_on_data_loss:
                 raise

@@ -1,0 +1,96 @@
+"""The lake in SQL: each type there and back, and reads of files and stream as one table, compared with a plain one."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import load_catalog
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from pyspark_pravega.sandbox import Sandbox
+
+pytestmark = [pytest.mark.server, pytest.mark.spark]
+
+ROWS = """
+SELECT id, CAST(id % 100 AS TINYINT) AS b, CAST(id AS SMALLINT) AS s, CAST(id AS INT) AS i, id % 2 = 0 AS even,
+  CAST(id AS FLOAT) AS f, CAST(id AS DOUBLE) AS d, CAST(id AS DECIMAL(12, 3)) AS n, concat('t', id) AS t,
+  CAST(concat('b', id) AS BINARY) AS y, date_add(DATE'2026-01-01', CAST(id AS INT)) AS day,
+  timestamp_micros(id * 1000000007) AS at, CAST(timestamp_micros(id * 1000000007) AS TIMESTAMP_NTZ) AS local,
+  array(id, NULL) AS a, map(concat('k', id), id) AS m, named_struct('x', id, 'y', array(concat('z', id))) AS r,
+  IF(id % 3 = 0, NULL, id) AS nothing
+FROM range({first}, {last})
+"""
+
+
+@pytest.fixture
+def lakes(spark: SparkSession, sandbox: Sandbox, tmp_path: Path) -> Iterator[str]:
+    """A catalog whose lake is in a folder of the test's."""
+    name = f"lakes_{uuid.uuid4().hex[:8]}"
+    prefix = f"spark.sql.catalog.{name}"
+    given = {
+        "": "pyspark.pravega.PravegaCatalog",
+        ".controller-uri": sandbox.controller_uri,
+        ".schema-registry-uri": sandbox.schema_registry_uri,
+        ".lake.warehouse": str(tmp_path),
+    }
+    for key, value in given.items():
+        spark.conf.set(prefix + key, value)
+    yield name
+    for key in given:
+        spark.conf.unset(prefix + key)
+
+
+def test_rows_of_each_type_are_what_they_would_be_without_a_lake(
+    spark: SparkSession, namespace: str, lakes: str, tmp_path: Path
+) -> None:
+    scope = namespace.rpartition(".")[2]
+    t, plain = f"{lakes}.{scope}.t", f"{lakes}.{scope}.plain"
+    for table, properties in ((t, "TBLPROPERTIES ('lake' = 'iceberg', 'lake.keep-in-stream' = '0 ms')"), (plain, "")):
+        spark.sql(f"CREATE TABLE {table} {properties} AS {ROWS.format(first=0, last=500)}")
+    for first in (500, 600):
+        for table in (t, plain):
+            spark.sql(f"INSERT INTO {table} {ROWS.format(first=first, last=first + 100)}")
+        done = spark.sql(f"CALL {lakes}.system.tier(table => '{scope}.t')").first()
+        assert done is not None
+        assert (done.files, done.kept_from) == (1, done.version + 1)
+    for table in (t, plain):
+        spark.sql(f"ALTER TABLE {table} ADD COLUMN more STRING")
+        spark.sql(f"INSERT INTO {table} SELECT *, 'more' FROM ({ROWS.format(first=700, last=710)})")
+
+    def same(query: str) -> None:
+        ours, theirs = (sorted(map(str, spark.sql(query.format(t=table)).collect())) for table in (t, plain))
+        assert ours == theirs, query
+
+    same("SELECT * FROM {t}")
+    same("SELECT r.x, more, a[0] FROM {t} WHERE id >= 690")
+    same("SELECT t FROM {t} WHERE day = DATE'2026-01-08' OR day > DATE'2027-12-01'")
+    same("SELECT id FROM {t} WHERE at BETWEEN timestamp_micros(500000003500) AND timestamp_micros(650000004550)")
+    same("SELECT count(*) FROM {t}")
+    same("SELECT count(*), sum(id) FROM {t} VERSION AS OF 2")
+    same("SELECT count(*) FROM {t} VERSION AS OF 1")
+    same("SELECT sum(x.id + y.id) FROM {t} x JOIN {t} y ON x.id = y.id + 400")
+    assert spark.sql(f"SELECT id FROM {t} WHERE nothing IS NULL LIMIT 7").count() == 7
+    table = load_catalog("pravega", type="sql", uri=f"sqlite:///{tmp_path}/catalog.db").load_table((scope, "t"))
+    there = table.scan(selected_fields=("id", "t", "_version")).to_arrow().to_pylist()
+    rows = spark.sql(f"SELECT id, t FROM {plain} WHERE id < 700").collect()
+    assert sorted((row["id"], row["t"]) for row in there) == sorted((row.id, row.t) for row in rows)
+    assert {row["_version"] for row in there} == {1, 2, 3}
+    for statement in (
+        f"ALTER TABLE {t} DROP COLUMN t",
+        f"CALL {lakes}.system.truncate(table => '{scope}.t', version => '3')",
+    ):
+        with pytest.raises(PySparkException, match="lake"):
+            spark.sql(statement).collect()
+    with pytest.raises(PySparkException, match="lie in the lake only"):
+        spark.readStream.table(t).writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
+    with pytest.raises(PySparkException, match="lie in the lake only"):
+        spark.read.format("pravega").options(**_places(spark, lakes), scope=scope, stream="t").load().collect()
+
+
+def _places(spark: SparkSession, catalog: str) -> dict[str, str]:
+    names = ("controller-uri", "schema-registry-uri")
+    return {name: str(spark.conf.get(f"spark.sql.catalog.{catalog}.{name}")) for name in names}
