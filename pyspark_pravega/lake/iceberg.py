@@ -6,6 +6,7 @@ would double rows.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -68,6 +69,27 @@ class IcebergTable:
     def columns(self) -> list[str]:
         """The names of its columns."""
         return [field.name for field in self._table.schema().fields]
+
+    def unknown_files(self, known: Sequence[str], older_than_s: float) -> list[Path]:
+        """The files in its folder that no snapshot and no metadata of it name: those of commits that were broken off.
+
+        Args:
+            known: locations of other files that stay.
+            older_than_s: how old they are at least, in seconds: a commit that is under way has some, too.
+        """
+        table, metadata = self._table, self._table.metadata
+        named = {table.metadata_location, *known, *(entry.metadata_file for entry in metadata.metadata_log)}
+        for snapshot in metadata.snapshots:
+            named.add(snapshot.manifest_list)
+            for manifest in snapshot.manifests(table.io):
+                named.add(manifest.manifest_path)
+                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+                named |= {entry.data_file.file_path for entry in entries}
+        paths = {folder_of(location) for location in named if location}
+        until = time.time() - older_than_s
+        folders = (self.folder, self.folder.parent / "metadata")
+        files = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if path.is_file()]
+        return [path for path in files if path not in paths and path.stat().st_mtime <= until]
 
     def change(self, columns: pa.Schema) -> Change:
         """Begin a change, for which nothing is written yet.

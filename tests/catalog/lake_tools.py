@@ -15,8 +15,10 @@ from pyspark_pravega.catalog.ddl import AddColumn, SetProperty
 from pyspark_pravega.catalog.plans.scans import ScanRequest, count_rows, plan_scan
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import State, open_ledger
+from pyspark_pravega.connector.option_names import AT_LEAST_ONCE
+from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.read import ChangesRange, Moment, moment_of
-from pyspark_pravega.connector.write import OverwritingJob
+from pyspark_pravega.connector.write import OverwritingJob, WriteJob, WritePlan
 from pyspark_pravega.errors import PravegaError
 
 Row = tuple[Any, ...]
@@ -35,6 +37,8 @@ class Table:
         self.added: dict[int, list[Row]] = {}
         self.oldest = 1
         """The first version that can be read still: others have taken the place of those before."""
+        self.loose: list[Row] = []
+        """Rows that are no version's yet."""
         self._next = 0
         self.refusal = ""
 
@@ -57,19 +61,33 @@ class Table:
         """Commit some rows that take the place of all."""
         self._write(rows, replaces=True)
 
-    def _write(self, rows: int, *, replaces: bool) -> None:
+    def write_beside(self, rows: int = 3) -> None:
+        """Write rows without a commit, as others do: they belong to the next version."""
+        ids, more = self._rows(rows)
+        options = WriteOptions(writer_mode=AT_LEAST_ONCE)
+        write(WriteJob(WritePlan.of(self.catalog.definition(self.stream, age_s=0), options)), *ids, **more)
+        self.loose += self._known(ids)
+
+    def _rows(self, rows: int) -> tuple[list[int], dict[str, list[int]]]:
         ids = list(range(self._next, self._next + rows))
         self._next += rows
-        more = {name: [10 * number for number in ids] for name in self.columns[2:]}
+        return ids, {name: [10 * number for number in ids] for name in self.columns[2:]}
+
+    def _known(self, ids: Sequence[int]) -> list[Row]:
+        return [(number, f"n{number}", *(10 * number for _ in self.columns[2:])) for number in ids]
+
+    def _write(self, rows: int, *, replaces: bool) -> None:
+        ids, more = self._rows(rows)
         if replaces:
             definition = self.catalog.definition(self.stream, age_s=0)
             write(OverwritingJob(plan(definition)), *ids, **more)
         else:
             insert(self.catalog, self.stream, *ids, **more)
         last = max(self.versions)
-        new = [(number, f"n{number}", *(10 * number for _ in self.columns[2:])) for number in ids]
-        self.added[last + 1] = new
-        self.versions[last + 1] = new if replaces else [*self.versions[last], *new]
+        new = self._known(ids)
+        self.added[last + 1] = [*self.loose, *new]
+        self.versions[last + 1] = new if replaces else [*self.versions[last], *self.loose, *new]
+        self.loose = []
         self.oldest = last + 1 if replaces else self.oldest
 
     def add_column(self) -> None:
@@ -140,7 +158,7 @@ class Table:
         """Hold every read that is promised against what Python knows."""
         state, last = self.state(), max(self.versions)
         assert state.version == last
-        now = self.wide(self.versions[last])
+        now = self.wide([*self.versions[last], *self.loose])
         assert self.read() == now
         assert self.read(None, "name", "id") == sorted((name, id) for id, name, *_ in now)
         rows, known = self.count()

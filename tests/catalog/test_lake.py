@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import random
 import subprocess
 import sys
@@ -10,16 +11,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pyarrow as pa
 import pytest
+from catalog_tools import plan
 from lake_tools import Table
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.connector.lake import releasing, tiering
-from pyspark_pravega.connector.log import open_ledger, truncate_at
+from pyspark_pravega.connector.log import open_ledger, take_snapshot, truncate_at
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.predicates import Predicate
 from pyspark_pravega.connector.stream import StreamSource
-from pyspark_pravega.errors import PravegaError, SegmentTruncatedError, UnsupportedOperationError
+from pyspark_pravega.connector.write import OverwritingJob, ReadSet
+from pyspark_pravega.errors import PravegaError, SegmentTruncatedError, UnsupportedOperationError, WriteConflictError
 from pyspark_pravega.lake import iceberg
 
 pytestmark = pytest.mark.server
@@ -53,7 +57,7 @@ STEPS: dict[str, Callable[[], tuple[Any, str, Any]]] = {
 """Steps of tiering, and what dies then."""
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(int(os.environ.get("LAKE_SEEDS", "6"))))
 def test_random_histories_give_what_a_dict_gives(catalog: Catalog, scope: str, tmp_path: Path, seed: int) -> None:
     """Each step is followed by all reads that are promised, by SELECT and by pyiceberg alone."""
     dice = random.Random(seed)
@@ -61,7 +65,7 @@ def test_random_histories_give_what_a_dict_gives(catalog: Catalog, scope: str, t
     table.insert()
     columns = 0
     for _ in range(10):
-        step = dice.choice(["insert", "insert", "tier", "tier", "dies", "overwrite", "scale", "column"])
+        step = dice.choice(["insert", "insert", "beside", "tier", "tier", "dies", "overwrite", "scale", "column"])
         if step == "insert":
             table.insert(dice.randrange(1, 40))
         elif step == "tier":
@@ -70,6 +74,8 @@ def test_random_histories_give_what_a_dict_gives(catalog: Catalog, scope: str, t
             with pytest.MonkeyPatch.context() as broken, contextlib.suppress(Died):
                 broken.setattr(*STEPS[dice.choice(list(STEPS))]())
                 table.tier()
+        elif step == "beside":
+            table.write_beside()
         elif step == "overwrite" and dice.random() < 0.6:
             table.overwrite(dice.randrange(1, 5))
         elif step == "scale":
@@ -133,6 +139,14 @@ def test_a_process_that_is_killed_loses_and_doubles_nothing(catalog: Catalog, sc
     assert lake.snapshot is not None
     known = {Path(file.path).name for file in iceberg.files_of(lake.metadata, lake.snapshot)}
     assert known < files, "the one that died with its files written has left some"
+    for left in (1, 0):
+        assert table.catalog.procedures.call("clean_lake", [table.name, "1 day"]) == [[0, 0]]
+        ((cleaned, _),) = table.catalog.procedures.call("clean_lake", [table.name, "0 ms"])
+        assert (cleaned > 0) == bool(left)
+    assert {path.name for path in (tmp_path / scope / "t" / "data").iterdir()} == known
+    table.insert()
+    table.tier()
+    table.check()
 
 
 def test_of_two_who_tier_at_once_one_does_it(catalog: Catalog, scope: str, tmp_path: Path) -> None:
@@ -212,3 +226,55 @@ def test_conditions_pass_files_over(catalog: Catalog, scope: str, tmp_path: Path
     below = Predicate(column="id", comparison="<=", values=(9,))
     assert [row[0] for row in table.read(predicates=(below,))] == list(range(10))
     assert table.count()[1] == 30
+
+
+def test_a_cut_that_comes_while_events_are_released_is_kept(catalog: Catalog, scope: str, tmp_path: Path) -> None:
+    table = Table(catalog, scope, tmp_path, **{"lake-keep-in-stream": "0 ms"})
+    for _ in range(3):
+        table.insert()
+    look = releasing._last_needless
+    with pytest.MonkeyPatch.context() as patched:
+
+        def beside(*arguments: Any) -> Any:
+            wanted = look(*arguments)
+            patched.setattr(releasing, "_last_needless", look)
+            table.catalog.procedures.call("create_cut", [table.name, "late", "1"])
+            return wanted
+
+        patched.setattr(releasing, "_last_needless", beside)
+        assert table.tier() == [3, 9, 1, 2]
+    assert table.read(table.as_of("late")) == table.wide(table.versions[1])
+    table.check()
+
+
+def test_rows_that_came_beside_an_overwrite_and_are_in_the_lake_are_a_conflict(
+    catalog: Catalog, scope: str, tmp_path: Path
+) -> None:
+    """Without a lake an overwrite of isolation level snapshot would keep them."""
+    table = Table(catalog, scope, tmp_path, **{"isolation-level": "snapshot", "lake-keep-in-stream": "0 ms"})
+    table.insert()
+    seen = ReadSet.of(take_snapshot(catalog.client, table.stream))
+    table.insert()
+    table.tier()
+    job = OverwritingJob(plan(table.catalog.definition(table.stream, age_s=0)))
+    batch = pa.record_batch({"id": pa.array([7], pa.int64()), "name": pa.array(["n7"])})
+    with pytest.raises(WriteConflictError):
+        job.commit_job([job.write_task(iter([batch]))], seen=[seen])
+    job.abort_job([])
+    table.check()
+
+
+def test_a_table_that_is_made_again_leaves_the_iceberg_table_of_the_one_before_alone(
+    catalog: Catalog, scope: str, tmp_path: Path
+) -> None:
+    table = Table(catalog, scope, tmp_path)
+    table.insert()
+    table.tier()
+    before = table.iceberg()
+    table.catalog.tables.drop([scope], "t")
+    again = Table(catalog, scope, tmp_path)
+    again.insert()
+    with pytest.raises(UnsupportedOperationError, match="is there already, and isn't that of stream"):
+        again.tier()
+    again.check()
+    assert table.iceberg() == before

@@ -6,7 +6,7 @@ It uses the commit log, reads and the room `lake`, whose part for Iceberg is imp
 
 from pyspark_pravega.connector.lake.reading import LakePartition, LakeReader, behind_lake, lake_reader, lake_rows
 from pyspark_pravega.connector.lake.rules import check_kept, check_unlaked
-from pyspark_pravega.connector.lake.tiering import TierReport, tier
+from pyspark_pravega.connector.lake.tiering import TierReport, clean_lake, tier
 
 __all__ = [
     "LakePartition",
@@ -15,6 +15,7 @@ __all__ = [
     "behind_lake",
     "check_kept",
     "check_unlaked",
+    "clean_lake",
     "lake_reader",
     "lake_rows",
     "tier",

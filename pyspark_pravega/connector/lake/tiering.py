@@ -26,7 +26,7 @@ from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.lake.releasing import release_tiered
 from pyspark_pravega.connector.lake.rules import check_fits, check_kept
 from pyspark_pravega.connector.lake.versions import versioned
-from pyspark_pravega.connector.log import Commit, State, Tiered, create_ledger, offsets_of, settle
+from pyspark_pravega.connector.log import Commit, State, Tiered, create_ledger, offsets_of, open_ledger, settle
 from pyspark_pravega.connector.read import (
     ChangesReader,
     CommittedPartition,
@@ -95,6 +95,37 @@ def tier(settings: Settings, configuration: LakeConfiguration, stream: Stream) -
     raise AssertionError
 
 
+def clean_lake(
+    settings: Settings, configuration: LakeConfiguration, stream: Stream, older_than_s: float
+) -> tuple[int, int]:
+    """Remove files that calls of `tier` have left which were broken off.
+
+    Args:
+        settings: the cluster.
+        configuration: where the lake is.
+        stream: the table's stream.
+        older_than_s: how old they are at least, in seconds: a call that is under way has some, too.
+
+    Returns:
+        How many files, and of how many bytes.
+
+    Raises:
+        UnsupportedOperationError: the table has no lake, or its Iceberg table isn't there.
+        ConfigurationError: pyiceberg isn't installed.
+    """
+    # What the log says comes first: a snapshot that is noted later is in a table that is looked at later.
+    ledger = open_ledger(shared_client(settings), stream)
+    lake = None if ledger is None else ledger.state().lake
+    table = None if lake is None else load_iceberg().find_table(configuration, (stream.scope, stream.name))
+    if lake is None or table is None or table.properties.get(ID) != lake.id:
+        raise UnsupportedOperationError(f'stream "{stream}" has no Iceberg table in this lake')
+    paths = table.unknown_files([lake.metadata], older_than_s)
+    size = sum(path.stat().st_size for path in paths)
+    for path in paths:
+        path.unlink(missing_ok=True)
+    return len(paths), size
+
+
 class _Tiering:
     """One try."""
 
@@ -158,7 +189,7 @@ class _Tiering:
                 if self._ledger.state().lake != lake:
                     raise ConflictError(f'another process tiers stream "{self._stream}"')
                 raise UnsupportedOperationError(
-                    f'Iceberg table "{table.name}" was changed by another program, which only reads of it can be: roll '
+                    f'Iceberg table "{table.name}" was changed by another program, and others may only read it: roll '
                     f"it back to snapshot {lake.snapshot}"
                 )
             # Who has made it has died, or is just going to note it.

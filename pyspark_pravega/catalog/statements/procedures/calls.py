@@ -24,7 +24,7 @@ from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS
 from pyspark_pravega.client import ScaleType, ScalingPolicy, Stream, StreamConfiguration, StreamCut, TransactionState
 from pyspark_pravega.client.controller import even_ranges
 from pyspark_pravega.client.positions import proper_cut
-from pyspark_pravega.connector.lake import check_unlaked, tier
+from pyspark_pravega.connector.lake import check_unlaked, clean_lake, tier
 from pyspark_pravega.connector.log import create_ledger, open_ledger, seal, take_version
 from pyspark_pravega.connector.read import moment_of
 from pyspark_pravega.connector.stream import unsubscribe
@@ -39,6 +39,7 @@ from pyspark_pravega.errors import (
     UnsupportedOperationError,
     did_you_mean,
 )
+from pyspark_pravega.values import duration
 
 NAMESPACE = "system"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}")
@@ -109,6 +110,15 @@ PROCEDURES = {
             description="Puts the rows of older versions into the lake, and truncates the stream as far as it may",
             parameters=(_TABLE,),
             columns="version BIGINT, rows BIGINT, files INT, kept_from BIGINT",
+        ),
+        Procedure(
+            name="clean_lake",
+            description="Removes files from the lake that broken-off calls of tier have left",
+            parameters=(
+                _TABLE,
+                Parameter(name="older_than", type="STRING", comment="how old they are", default="'1 day'"),
+            ),
+            columns="files INT, bytes BIGINT",
         ),
         Procedure(
             name="copy",
@@ -329,6 +339,9 @@ class Procedures:
     def _tier(self, stream: Stream) -> list[list[Any]]:
         done = tier(self._base.settings, self._base.lake, stream)
         return [[done.version, done.rows, done.files, done.kept_from]]
+
+    def _clean_lake(self, stream: Stream, older_than: str) -> list[list[Any]]:
+        return [list(clean_lake(self._base.settings, self._base.lake, stream, duration("older_than", older_than)))]
 
     def _create_cut(self, stream: Stream, name: str, version: str | None) -> list[list[Any]]:
         if not _NAME.fullmatch(name):
