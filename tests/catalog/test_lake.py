@@ -89,6 +89,28 @@ def test_random_histories_give_what_a_dict_gives(catalog: Catalog, scope: str, t
     table.check()
 
 
+def test_rows_that_take_the_place_of_all_take_that_of_those_in_the_lake(
+    catalog: Catalog, scope: str, tmp_path: Path
+) -> None:
+    table = Table(catalog, scope, tmp_path, **{"lake-keep-in-stream": "0 ms"})
+    table.insert()
+    table.insert()
+    table.tier()
+    table.overwrite()
+    table.check()
+    with pytest.raises(SegmentTruncatedError, match="version 3 took the place of all its rows"):
+        table.read(table.as_of("2"))
+    table.insert()
+    table.check()
+    assert table.tier()[:2] == [4, 5]
+    table.check()
+    table.catalog.relations.truncate([scope], "t")
+    table.versions[5], table.added[5], table.oldest = [], [], 5
+    assert table.read() == []
+    assert table.tier()[:2] == [5, 0]
+    assert table.iceberg() == table.read() == []
+
+
 PROGRAM = """
 import os, sys
 from pathlib import Path
