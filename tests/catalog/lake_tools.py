@@ -176,5 +176,5 @@ class Table:
         kept = 0 if state.tiered is None else state.tiered.kept
         for version in range(self.oldest, last + 1):
             told = self.changes(version)
-            known = self.wide(self.added[version])
-            assert told == known or (told is None and version <= max(kept, self.oldest)), self.refusal
+            added = self.wide(self.added[version])
+            assert told == added or (told is None and version <= max(kept, self.oldest)), self.refusal

@@ -17,7 +17,7 @@ from catalog_tools import plan
 from lake_tools import Table
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.connector.lake import releasing, tiering
+from pyspark_pravega.connector.lake import check_kept, releasing, tiering
 from pyspark_pravega.connector.log import open_ledger, take_snapshot, truncate_at
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.predicates import Predicate
@@ -230,7 +230,7 @@ def test_what_a_table_with_a_lake_refuses(catalog: Catalog, scope: str, tmp_path
     assert ledger is not None
     foreign = iceberg.find_table(table.catalog.lake, (scope, "t"))
     assert foreign is not None
-    schema = foreign.change(tiering.check_kept(table.catalog.definition(table.stream, age_s=0)))
+    schema = foreign.change(check_kept(table.catalog.definition(table.stream, age_s=0)))
     schema.commit([], {}, replaces=False)
     table.insert()
     with pytest.raises(UnsupportedOperationError, match="was changed by another program"):

@@ -74,8 +74,8 @@ def test_rows_of_each_type_are_what_they_would_be_without_a_lake(
     same("SELECT count(*) FROM {t} VERSION AS OF 1")
     same("SELECT sum(x.id + y.id) FROM {t} x JOIN {t} y ON x.id = y.id + 400")
     assert spark.sql(f"SELECT id FROM {t} WHERE nothing IS NULL LIMIT 7").count() == 7
-    table = load_catalog("pravega", type="sql", uri=f"sqlite:///{tmp_path}/catalog.db").load_table((scope, "t"))
-    there = table.scan(selected_fields=("id", "t", "_version")).to_arrow().to_pylist()
+    iceberg = load_catalog("pravega", type="sql", uri=f"sqlite:///{tmp_path}/catalog.db").load_table((scope, "t"))
+    there = iceberg.scan(selected_fields=("id", "t", "_version")).to_arrow().to_pylist()
     rows = spark.sql(f"SELECT id, t FROM {plain} WHERE id < 700").collect()
     assert sorted((row["id"], row["t"]) for row in there) == sorted((row.id, row.t) for row in rows)
     assert {row["_version"] for row in there} == {1, 2, 3}

@@ -249,17 +249,17 @@ class _Tiering:
         self, change: Any, writer: FileWriter, properties: dict[str, str], *, replaces: bool
     ) -> LakeSnapshot:
         try:
-            snapshot: LakeSnapshot | None = change.commit(writer.paths, properties, replaces=replaces)
+            snapshot: LakeSnapshot = change.commit(writer.paths, properties, replaces=replaces)
         except ConflictError:
             writer.discard()
             raise
         except Exception:
             # Its answer may be lost. Files of a snapshot that is there, or may come, must stay.
-            there = self._iceberg.find_table(self._configuration, (self._stream.scope, self._stream.name))
-            snapshot = None if there is None else there.snapshot
-            if snapshot is None or snapshot.properties.get(BY) != self._by:
+            table: Any = self._iceberg.find_table(self._configuration, (self._stream.scope, self._stream.name))
+            last: LakeSnapshot | None = None if table is None else table.snapshot
+            if last is None or last.properties.get(BY) != self._by:
                 raise
-            return snapshot
+            return last
         return snapshot
 
     def _wanted(self, lake: Tiered, target: Commit, *, replaces: bool) -> tuple[list[SegmentPart], list[Commit]]:
