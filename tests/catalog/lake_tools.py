@@ -14,10 +14,10 @@ from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.ddl import AddColumn, SetProperty
 from pyspark_pravega.catalog.plans.scans import ScanRequest, count_rows, plan_scan
 from pyspark_pravega.client import Stream
-from pyspark_pravega.connector.log import State, open_ledger
+from pyspark_pravega.connector.log import Ledger, State, open_ledger
 from pyspark_pravega.connector.option_names import AT_LEAST_ONCE
 from pyspark_pravega.connector.options import WriteOptions
-from pyspark_pravega.connector.read import ChangesRange, Moment, moment_of
+from pyspark_pravega.connector.read import ChangesRange, Moment, moment_at, moment_of
 from pyspark_pravega.connector.write import OverwritingJob, WriteJob, WritePlan
 from pyspark_pravega.errors import PravegaError
 
@@ -47,11 +47,16 @@ class Table:
         """For procedures."""
         return str(self.stream)
 
-    def state(self) -> State:
-        """The commit log's."""
+    @property
+    def ledger(self) -> Ledger:
+        """The commit log."""
         ledger = open_ledger(self.catalog.client, self.stream)
         assert ledger is not None
-        return ledger.state()
+        return ledger
+
+    def state(self) -> State:
+        """The commit log's."""
+        return self.ledger.state()
 
     def insert(self, rows: int = 3) -> None:
         """Commit some rows."""
@@ -167,6 +172,9 @@ class Table:
         for version in range(self.oldest, last + 1):
             moment = self.as_of(str(version))
             assert self.read(moment) == self.wide(self.versions[version]), version
+            (commit,) = self.ledger.commits([version])
+            at = moment_at(self.catalog.client, self.stream, commit.committed_at * 1000)
+            assert at == moment or not at.name.startswith("version")
             rows, known = self.count(moment)
             assert rows == len(self.versions[version])
             assert known in (None, rows)
