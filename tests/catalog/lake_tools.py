@@ -11,7 +11,7 @@ from pyiceberg.catalog import load_catalog
 from pyspark.sql.types import LongType
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.ddl import AddColumn, SetProperty
+from pyspark_pravega.catalog.ddl import AddColumn, SetProperty, TableChange
 from pyspark_pravega.catalog.plans.scans import ScanRequest, count_rows, plan_scan
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import Ledger, State, open_ledger
@@ -98,14 +98,17 @@ class Table:
     def add_column(self) -> None:
         """Add one of numbers."""
         name = f"c{len(self.columns)}"
-        change = AddColumn(column=(name,), type=LongType())
-        self.catalog.altering.alter([self.stream.scope], self.stream.name, [change])
+        self.alter(AddColumn(column=(name,), type=LongType()))
         self.columns.append(name)
+
+    def alter(self, *changes: TableChange) -> None:
+        """Change it."""
+        self.catalog.altering.alter([self.stream.scope], self.stream.name, changes)
 
     def set(self, **properties: str) -> None:
         """Set properties."""
         changes = [SetProperty(property=name.replace("_", "-"), value=text) for name, text in properties.items()]
-        self.catalog.altering.alter([self.stream.scope], self.stream.name, changes)
+        self.alter(*changes)
 
     def scale(self, segments: int) -> None:
         """Give the stream another number of segments."""

@@ -15,8 +15,10 @@ import pyarrow as pa
 import pytest
 from catalog_tools import plan
 from lake_tools import Table
+from pyspark.sql.types import LongType, VariantType
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import AddColumn, DeleteColumn
 from pyspark_pravega.connector.lake import check_kept, releasing, tiering
 from pyspark_pravega.connector.log import open_ledger, take_snapshot, truncate_at
 from pyspark_pravega.connector.options import ReadOptions
@@ -221,6 +223,9 @@ def test_what_a_table_with_a_lake_refuses(catalog: Catalog, scope: str, tmp_path
     for call in (
         lambda: procedures.call("truncate", [table.name, "1"]),
         lambda: table.set(primary_key="id"),
+        lambda: table.alter(AddColumn(column=("_version",), type=LongType())),
+        lambda: table.alter(AddColumn(column=("v",), type=VariantType())),
+        lambda: table.alter(DeleteColumn(column=("name",))),
         lambda: table.read(None, "_encoding_id"),
     ):
         with pytest.raises(PravegaError, match="lake"):

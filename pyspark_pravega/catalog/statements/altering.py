@@ -42,7 +42,7 @@ from pyspark_pravega.catalog.statements.schemas import Schemas, schema_of
 from pyspark_pravega.catalog.statements.uses import check_fields, check_uses
 from pyspark_pravega.catalog.stream_properties import STREAM_PROPERTIES, stream_configuration
 from pyspark_pravega.client import Stream
-from pyspark_pravega.connector.lake import check_unlaked
+from pyspark_pravega.connector.lake import check_added, check_unlaked
 from pyspark_pravega.connector.log import Ledger, create_ledger, settled_table
 from pyspark_pravega.connector.option_names import EVENT_TIME, FORMAT, ROUTING_KEY, SCHEMA_TYPE
 from pyspark_pravega.connector.options import EventOptions
@@ -248,6 +248,8 @@ class Altering:
                 check_unlaked(definition, f'changing, or dropping, column "{change.path}"')
             elif isinstance(change, AddColumn) and len(change.column) > 1:
                 check_unlaked(definition, f'adding field "{change.path}"')
+            elif isinstance(change, AddColumn):
+                check_added(definition, change.path, change.type)
         changes = due(definition.event_schema, changes)
         check_uses(definition, changes)
         info, _ = definition.registered

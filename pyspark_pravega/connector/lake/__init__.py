@@ -5,7 +5,7 @@ It uses the commit log, reads and the room `lake`, whose part for Iceberg is imp
 """
 
 from pyspark_pravega.connector.lake.reading import LakePartition, LakeReader, behind_lake, lake_reader, lake_rows
-from pyspark_pravega.connector.lake.rules import check_kept, check_unlaked
+from pyspark_pravega.connector.lake.rules import check_added, check_kept, check_unlaked
 from pyspark_pravega.connector.lake.tiering import TierReport, clean_lake, tier
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "LakeReader",
     "TierReport",
     "behind_lake",
+    "check_added",
     "check_kept",
     "check_unlaked",
     "clean_lake",

@@ -141,24 +141,22 @@ def lake_reader(
     tiered, module = part.tiered, load_iceberg()
     assert tiered.snapshot is not None
     snapshot = module.snapshot_at(tiered.metadata, tiered.snapshot)
-    check_fits(definition, StructType.fromJson(json.loads(snapshot.properties[COLUMNS])))
+    known = StructType.fromJson(json.loads(snapshot.properties[COLUMNS]))
+    check_fits(definition, known)
     lacking = [name for name in columns if name not in (*definition.schema.names, *POSITIONS, *CORRUPT_EVENTS)]
     if lacking:
         raise UnsupportedOperationError(
             f'column "{lacking[0]}" of rows of stream "{definition.stream}" that are in the lake isn\'t known there: '
             "read the table without it"
         )
-    wanted = _wanted(definition, predicates)
-    known = StructType.fromJson(json.loads(snapshot.properties[COLUMNS])).names
-    wanted = tuple(one for one in wanted if one.column in (*known, *POSITIONS))
+    wanted = _wanted(lake_schema(known), predicates)
     last = None if part.last == tiered.version else part.last
     files = module.files_of(tiered.metadata, tiered.snapshot, last, wanted)
     return LakeReader(rest, files, last, wanted), sum(file.size for file in files)
 
 
-def _wanted(definition: TableDefinition, predicates: Predicates) -> tuple[Between, ...]:
-    """Which values a query wants of columns of whole numbers, dates and instants."""
-    schema = lake_schema(definition.schema)
+def _wanted(schema: pa.Schema, predicates: Predicates) -> tuple[Between, ...]:
+    """Which values a query wants of the lake's columns of whole numbers, dates and instants."""
     wanted = []
     for predicate in predicates:
         index = schema.get_field_index(predicate.column)

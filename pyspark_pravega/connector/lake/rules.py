@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.errors import UnsupportedOperationError
-from pyspark_pravega.lake import lake_schema
+from pyspark_pravega.lake import POSITIONS, VERSION, lake_schema
 from pyspark_pravega.serde.formats import AVRO, REGISTERED
 from pyspark_pravega.serde.lenient import FAIL_FAST
 from pyspark_pravega.serde.schemas import avro
-from pyspark_pravega.spark.types import StructType
+from pyspark_pravega.spark.types import DataType, StructField, StructType
 
 
 def check_kept(definition: TableDefinition) -> pa.Schema:
@@ -55,7 +55,8 @@ def check_fits(definition: TableDefinition, columns: StructType) -> None:
     Raises:
         UnsupportedOperationError: they aren't.
     """
-    before, now = lake_schema(columns), lake_schema(definition.schema)
+    before = lake_schema(columns)
+    now = lake_schema(StructType([field for field in definition.schema if field.name in columns.names]))
     why = ""
     for field in before:
         index = now.get_field_index(field.name)
@@ -63,14 +64,34 @@ def check_fits(definition: TableDefinition, columns: StructType) -> None:
             why = f'column "{field.name}" isn\'t there any more'
         elif now.field(index).type != field.type:
             why = f'column "{field.name}" had another type'
-    for name in now.names:
-        if name not in before.names and not (definition.schema[name].nullable and _is_null_before(definition, name)):
+    for name in definition.schema.names:
+        if name in columns.names:
+            continue
+        if name.lower() in (*POSITIONS, VERSION):
+            why = f'column "{name}" is called as one of the lake\'s'
+        elif not (definition.schema[name].nullable and _is_null_before(definition, name)):
             why = f'column "{name}" was added, and isn\'t null in rows from before'
     if why:
         raise UnsupportedOperationError(
             f'rows of stream "{definition.stream}" that are in the lake can\'t be told with its columns: {why}; only '
             "columns that may be null can be added to a table with a lake yet"
         )
+
+
+def check_added(definition: TableDefinition, name: str, kind: DataType) -> None:
+    """Refuse a new column of a table with a lake that can't go there.
+
+    Args:
+        definition: what the stream is as a table.
+        name: the column's.
+        kind: its type.
+
+    Raises:
+        UnsupportedOperationError: it is called as one of the lake's.
+        UnsupportedTypeError: Iceberg hasn't its type.
+    """
+    if definition.has_lake:
+        lake_schema(StructType([StructField(name, kind)]))
 
 
 def check_unlaked(definition: TableDefinition, what: str) -> None:
