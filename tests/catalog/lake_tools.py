@@ -13,6 +13,7 @@ from pyspark.sql.types import LongType
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.ddl import AddColumn, SetProperty, TableChange
 from pyspark_pravega.catalog.plans.scans import ScanRequest, count_rows, plan_scan
+from pyspark_pravega.catalog.process.pickles import pickle, unpickle
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import Ledger, State, open_ledger
 from pyspark_pravega.connector.option_names import AT_LEAST_ONCE
@@ -128,8 +129,10 @@ class Table:
         definition = self.catalog.definition(self.stream, age_s=0)
         wanted = columns or self.columns
         scan = plan_scan(definition, ScanRequest(columns=wanted, position=position, **request))
-        reader: Any = scan.reader
-        batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+        # As tasks do it, in other processes.
+        partitions = [unpickle(pickle(partition)) for partition in scan.reader.partitions()]
+        reader = unpickle(pickle(scan.reader))
+        batches = [batch for partition in partitions for batch in reader.read(partition)]
         return sorted(tuple(row.values()) for batch in batches for row in batch.to_pylist())
 
     def changes(self, version: int) -> list[Row] | None:

@@ -19,6 +19,8 @@ from pyspark.sql.types import LongType, VariantType
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.ddl import AddColumn, DeleteColumn
+from pyspark_pravega.catalog.plans.moments import QueryMoment
+from pyspark_pravega.catalog.plans.scans import count_rows
 from pyspark_pravega.connector.lake import check_kept, releasing, tiering
 from pyspark_pravega.connector.log import open_ledger, take_snapshot, truncate_at
 from pyspark_pravega.connector.options import ReadOptions
@@ -305,3 +307,27 @@ def test_a_table_that_is_made_again_leaves_the_iceberg_table_of_the_one_before_a
         again.tier()
     again.check()
     assert table.iceberg() == before
+
+
+def test_a_query_stays_at_its_moment_whatever_is_tiered_meanwhile(catalog: Catalog, scope: str, tmp_path: Path) -> None:
+    """Its later reads, and its counts, are told by what the first one has found."""
+    table = Table(catalog, scope, tmp_path)
+    table.insert()
+    for _ in range(2):
+        first = QueryMoment()
+        before = table.read(moment=first)
+        assert first.news is not None
+        table.insert()
+        table.tier()
+        moment = QueryMoment([first.news])
+        assert table.read(moment=moment) == before
+        definition = table.catalog.definition(table.stream, age_s=0)
+        counted = count_rows(definition, {}, moment)
+        assert counted is None or counted[0] == len(before)
+        of_versions = QueryMoment()
+        last = of_versions.last_version(catalog.client, table.ledger)
+        table.insert()
+        table.tier()
+        assert of_versions.news is not None
+        assert table.read(moment=QueryMoment([of_versions.news])) == table.wide(table.versions[last])
+    table.check()
