@@ -43,7 +43,7 @@ def lake_schema(columns: StructType) -> pa.Schema:
         columns: the table's.
 
     Raises:
-        UnsupportedOperationError: one is called as one of the lake's.
+        UnsupportedOperationError: one is called as one of the lake's, or has a dot in its name.
         UnsupportedTypeError: one has a type that Iceberg hasn't.
     """
     for field in columns:
@@ -65,6 +65,8 @@ def _is_small(field: pa.Field) -> bool:
 
 
 def _check(name: str, kind: DataType, *, within: bool = False) -> None:
+    if not within and "." in name:
+        raise UnsupportedOperationError(f'column "{name}" can\'t go to the lake: there a dot stands before fields')
     match kind:
         case ArrayType():
             _check(name, kind.elementType, within=True)
@@ -73,6 +75,8 @@ def _check(name: str, kind: DataType, *, within: bool = False) -> None:
             _check(name, kind.valueType, within=True)
         case StructType():
             for field in kind:
+                if "." in field.name:
+                    _check(field.name, field.dataType)
                 _check(f"{name}.{field.name}", field.dataType, within=True)
         case _:
             known = type(kind).__name__

@@ -227,6 +227,7 @@ def test_what_a_table_with_a_lake_refuses(catalog: Catalog, scope: str, tmp_path
         lambda: table.set(primary_key="id"),
         lambda: table.alter(AddColumn(column=("_version",), type=LongType())),
         lambda: table.alter(AddColumn(column=("v",), type=VariantType())),
+        lambda: table.alter(AddColumn(column=("a.b",), type=LongType())),
         lambda: table.alter(DeleteColumn(column=("name",))),
         lambda: table.read(None, "_encoding_id"),
     ):
