@@ -15,6 +15,7 @@ from pyspark_pravega.catalog.ddl import AddColumn, SetProperty, TableChange
 from pyspark_pravega.catalog.plans.scans import ScanRequest, count_rows, plan_scan
 from pyspark_pravega.catalog.process.pickles import pickle, unpickle
 from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.lake import iceberg_name
 from pyspark_pravega.connector.log import Ledger, State, open_ledger
 from pyspark_pravega.connector.option_names import AT_LEAST_ONCE
 from pyspark_pravega.connector.options import WriteOptions
@@ -47,6 +48,11 @@ class Table:
     def name(self) -> str:
         """For procedures."""
         return str(self.stream)
+
+    @property
+    def files(self) -> set[str]:
+        """The names of all files with rows."""
+        return {path.name for path in self.folder.joinpath(*iceberg_name(self.stream), "data").iterdir()}
 
     @property
     def ledger(self) -> Ledger:
@@ -160,7 +166,7 @@ class Table:
         """What pyiceberg alone reads, sorted."""
         uri = f"sqlite:///{self.folder}/catalog.db"
         catalog = load_catalog("pravega", type="sql", uri=uri, warehouse=self.folder.as_uri())
-        table = catalog.load_table((self.stream.scope, self.stream.name))
+        table = catalog.load_table(iceberg_name(self.stream))
         names = [name for name in self.columns if name in table.schema().column_names]
         rows = table.scan(selected_fields=tuple(names)).to_arrow().select(names).to_pylist()
         return self.wide([tuple(row.values()) for row in rows])

@@ -21,7 +21,7 @@ from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.ddl import AddColumn, DeleteColumn
 from pyspark_pravega.catalog.plans.moments import QueryMoment
 from pyspark_pravega.catalog.plans.scans import count_rows
-from pyspark_pravega.connector.lake import check_kept, releasing, tiering
+from pyspark_pravega.connector.lake import check_kept, iceberg_name, releasing, tiering
 from pyspark_pravega.connector.log import open_ledger, take_snapshot, truncate_at
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.predicates import Predicate
@@ -159,7 +159,7 @@ def test_a_process_that_is_killed_loses_and_doubles_nothing(catalog: Catalog, sc
     report = table.tier()
     table.check()
     assert report == [table.state().version, 5, 1, table.state().version + 1]
-    files = {path.name for path in (tmp_path / scope / "t" / "data").iterdir()}
+    files = table.files
     lake = table.state().lake
     assert lake is not None
     assert lake.snapshot is not None
@@ -169,7 +169,7 @@ def test_a_process_that_is_killed_loses_and_doubles_nothing(catalog: Catalog, sc
         assert table.catalog.procedures.call("clean_lake", [table.name, "1 day"]) == [[0, 0]]
         ((cleaned, _),) = table.catalog.procedures.call("clean_lake", [table.name, "0 ms"])
         assert (cleaned > 0) == bool(left)
-    assert {path.name for path in (tmp_path / scope / "t" / "data").iterdir()} == known
+    assert table.files == known
     table.insert()
     table.tier()
     table.check()
@@ -191,7 +191,7 @@ def test_of_two_who_tier_at_once_one_does_it(catalog: Catalog, scope: str, tmp_p
         patched.setattr(iceberg.Change, "commit", overtaken)
         assert table.tier() == [1, 0, 0, 1]
     assert seen == [[1, 5, 1, 1]]
-    assert len(list((tmp_path / scope / "t" / "data").iterdir())) == 1
+    assert len(table.files) == 1
     table.check()
 
 
@@ -236,7 +236,7 @@ def test_what_a_table_with_a_lake_refuses(catalog: Catalog, scope: str, tmp_path
     assert table.read(None, "id", "_segment", "_offset") != []
     ledger = open_ledger(catalog.client, table.stream)
     assert ledger is not None
-    foreign = iceberg.find_table(table.catalog.lake, (scope, "t"))
+    foreign = iceberg.find_table(table.catalog.lake, iceberg_name(table.stream))
     assert foreign is not None
     schema = foreign.change(check_kept(table.catalog.definition(table.stream, age_s=0)))
     schema.commit([], {}, replaces=False)

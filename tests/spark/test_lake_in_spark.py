@@ -88,7 +88,9 @@ def test_rows_of_each_type_are_what_they_would_be_without_a_lake(
     with pytest.raises(PySparkException, match="lie in the lake only"):
         spark.readStream.table(t).writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
     with pytest.raises(PySparkException, match="lie in the lake only"):
-        spark.read.format("pravega").options(**_places(spark, lakes), scope=scope, stream="t").load().collect()
+        spark.read.format("pravega").options(
+            **_places(spark, lakes), scope=scope.replace("_", "-"), stream="t"
+        ).load().collect()
 
 
 def _places(spark: SparkSession, catalog: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ It uses the commit log, reads and the room `lake`, whose part for Iceberg is imp
 
 from pyspark_pravega.connector.lake.reading import LakePartition, LakeReader, behind_lake, lake_reader, lake_rows
 from pyspark_pravega.connector.lake.rules import check_added, check_kept, check_unlaked
-from pyspark_pravega.connector.lake.tiering import TierReport, clean_lake, tier
+from pyspark_pravega.connector.lake.tiering import TierReport, clean_lake, iceberg_name, tier
 
 __all__ = [
     "LakePartition",
@@ -17,6 +17,7 @@ __all__ = [
     "check_kept",
     "check_unlaked",
     "clean_lake",
+    "iceberg_name",
     "lake_reader",
     "lake_rows",
     "tier",

@@ -95,6 +95,15 @@ def tier(settings: Settings, configuration: LakeConfiguration, stream: Stream) -
     raise AssertionError
 
 
+def iceberg_name(stream: Stream) -> tuple[str, str]:
+    """The namespace and the name of a stream's Iceberg table: as SQL has them.
+
+    Args:
+        stream: the stream.
+    """
+    return stream.scope.replace("-", "_"), stream.name.replace("-", "_")
+
+
 def clean_lake(
     settings: Settings, configuration: LakeConfiguration, stream: Stream, older_than_s: float
 ) -> tuple[int, int]:
@@ -116,7 +125,7 @@ def clean_lake(
     # What the log says comes first: a snapshot that is noted later is in a table that is looked at later.
     ledger = open_ledger(shared_client(settings), stream)
     lake = None if ledger is None else ledger.state().lake
-    table = None if lake is None else load_iceberg().find_table(configuration, (stream.scope, stream.name))
+    table = None if lake is None else load_iceberg().find_table(configuration, iceberg_name(stream))
     if lake is None or table is None or table.properties.get(ID) != lake.id:
         raise UnsupportedOperationError(f'stream "{stream}" has no Iceberg table in this lake')
     paths = table.unknown_files([lake.metadata], older_than_s)
@@ -167,7 +176,7 @@ class _Tiering:
             state = self._ledger.holders().note_lake(state, Tiered(id=uuid.uuid4().hex))
         lake = state.lake
         assert lake is not None
-        name = (self._stream.scope, self._stream.name)
+        name = iceberg_name(self._stream)
         table: Any = self._iceberg.find_table(self._configuration, name)
         if table is None:
             if lake.snapshot is not None:
@@ -255,7 +264,7 @@ class _Tiering:
             raise
         except Exception:
             # Its answer may be lost. Files of a snapshot that is there, or may come, must stay.
-            table: Any = self._iceberg.find_table(self._configuration, (self._stream.scope, self._stream.name))
+            table: Any = self._iceberg.find_table(self._configuration, iceberg_name(self._stream))
             last: LakeSnapshot | None = None if table is None else table.snapshot
             if last is None or last.properties.get(BY) != self._by:
                 raise
