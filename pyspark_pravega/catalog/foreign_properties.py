@@ -7,6 +7,7 @@ from __future__ import annotations
 
 _RETENTION = "'retention' = '7 days', or '10 GB', says what a stream keeps"
 _KEY = "'primary-key' = 'id' makes a table that keeps the last row of each key, and 'compact-when' = '1 GB' compacts it"
+_SEGMENTS = "'segments' = '4', and 'scaling' = '1000 events/s', say how many segments a stream has"
 _SIZE_OF_FILES = "'rollover-size' = '64 MiB' says how large the files of a segment are"
 _SERVERS = "Pravega's servers settle that: leave it out"
 KAFKA = {
@@ -20,7 +21,8 @@ KAFKA = {
     "max.compaction.lag.ms": _KEY,
     "min.cleanable.dirty.ratio": _KEY,
     "compression.type": "'compression' = 'snappy' compresses events",
-    "num.partitions": "'segments' = '4', and 'scaling' = '1000 events/s', say how many segments a stream has",
+    "num.partitions": _SEGMENTS,
+    "partitions": _SEGMENTS,
     "segment.bytes": _SIZE_OF_FILES,
     "segment.ms": _SIZE_OF_FILES,
     "message.timestamp.type": "'event-time' = 'a_column' says when events happened",

@@ -211,6 +211,7 @@ REFUSED: list[tuple[dict[str, str], list[Transform], StructType, type[PravegaErr
     ({"option.spark.pravega.auth_token": "p"}, [], COLUMNS, ConfigurationError, '"spark.pravega.auth_token" is no'),
     ({"routing_key": "id", "routing.key": "Name"}, [], COLUMNS, ConfigurationError, 'given in two spellings'),
     ({"segmets": "2"}, [], COLUMNS, ConfigurationError, '"segmets"; did you mean "segments"?'),
+    ({"partitions": "2"}, [], COLUMNS, ConfigurationError, "Kafka's, and does nothing here: 'segments'"),
     ({"location": "/x"}, [], COLUMNS, UnsupportedOperationError, "leave LOCATION out"),
     ({"external": "true"}, [], COLUMNS, UnsupportedOperationError, "leave EXTERNAL out"),
     ({"provider": "parquet"}, [], COLUMNS, UnsupportedOperationError, "USING parquet isn't possible"),
