@@ -171,6 +171,7 @@ CALL pravega.system.seal('sql_shop.orders');
 -- since 4.1
 SHOW PROCEDURES IN pravega.system;
 --> pravega	["system"]	system	abort
+--> pravega	["system"]	system	clean_lake
 --> pravega	["system"]	system	commit
 --> pravega	["system"]	system	compact
 --> pravega	["system"]	system	copy
@@ -184,6 +185,7 @@ SHOW PROCEDURES IN pravega.system;
 --> pravega	["system"]	system	set_compatibility
 --> pravega	["system"]	system	subscribers
 --> pravega	["system"]	system	take_version
+--> pravega	["system"]	system	tier
 --> pravega	["system"]	system	truncate
 --> pravega	["system"]	system	watermark
 
