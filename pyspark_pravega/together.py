@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextvars import copy_context
 from threading import Thread
@@ -54,3 +54,27 @@ def together(one: Callable[[], Result], other: Callable[[], Other]) -> tuple[Res
         wait([begun])
         raise
     return result, begun.result()
+
+
+def all_together(calls: Sequence[Callable[[], Result]]) -> list[Result]:
+    """Make calls at the same time, and wait for all of them.
+
+    Args:
+        calls: the first one is made by this thread.
+
+    Returns:
+        What they have returned, in their order.
+
+    Raises:
+        BaseException: what the first one that fails has raised.
+    """
+    if not calls:
+        return []
+    begun = [Begun(call) for call in calls[1:]]
+    try:
+        first = calls[0]()
+    except BaseException:
+        wait(begun)
+        raise
+    wait(begun)
+    return [first, *(one.result() for one in begun)]

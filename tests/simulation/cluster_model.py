@@ -61,19 +61,21 @@ class TransactionModel:
         self.unmerged: list[int] = []
         self.copied: set[object] = set()
         """What was copied into it."""
+        self.held_until = 0.0
+        """Until when it was pinged."""
 
 
 class ClusterModel:
     """One stream, of two segments at first."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    def __init__(self, world: World, stream: Stream = STREAM) -> None:
+        self.world, self.stream = world, stream
         ranges = tuple(SegmentRange(segment_id=n, min_key=n / 2, max_key=(n + 1) / 2) for n in (0, 1))
         self.ranges = {owner.segment_id: owner for owner in ranges}
         """Of all segments of which the controller knows."""
         self.segments: dict[int, SegmentModel] = {segment_id: SegmentModel() for segment_id in self.ranges}
         self.deleted: dict[int, SegmentModel] = {}
-        self.epochs = [Epoch(StreamSegments(stream=STREAM, ranges=ranges), reference=0)]
+        self.epochs = [Epoch(StreamSegments(stream=stream, ranges=ranges), reference=0)]
         self.current = self.epochs[0].segments
         self.followed: dict[int, tuple[Successor, ...]] = {}
         """The successors of each segment that has some."""
@@ -99,6 +101,15 @@ class ClusterModel:
             controller=self.controller, timeout=10.0, cluster=self, table_segments={}, known_endpoints=lambda *_: None
         )
         world.server, world.accident, world.growth = self.work, self.end_a_lease, self.begin_scale
+
+    def of(self, stream: Stream) -> ClusterModel:
+        """The model that has a stream."""
+        assert stream == self.stream
+        return self
+
+    def table_of(self, name: str) -> TableModel:
+        """The key-value table of a name."""
+        return self.table
 
     # What clients ask for
 
@@ -131,8 +142,11 @@ class ClusterModel:
             self.aborting.append(one)
         return 0 if one.state in (TransactionState.ABORTING, TransactionState.ABORTED) else _FAILURE
 
-    def ping(self, transaction: uuid.UUID) -> int:
-        return 0 if self.state_of(transaction) == TransactionState.OPEN else _NOT_OPEN
+    def ping(self, transaction: uuid.UUID, lease_ms: int) -> int:
+        if self.state_of(transaction) != TransactionState.OPEN:
+            return _NOT_OPEN
+        self.transactions[transaction].held_until = self.world.now + lease_ms / 1000
+        return 0
 
     def truncate(self, cut: dict[int, int]) -> int:
         world = self.world
@@ -271,7 +285,7 @@ class ClusterModel:
 
     def end_a_lease(self) -> None:
         """Let a transaction be aborted that nobody has pinged."""
-        may_end = self.open_transactions
+        may_end = [one for one in self.open_transactions if self.transactions[one].held_until <= self.world.now]
         if may_end:
             self.world.note("a lease ends")
             self.abort(self.world.rng.choice(may_end))

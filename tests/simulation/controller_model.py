@@ -35,7 +35,7 @@ class ControllerModel(ControllerTransactions):
         if method == "checkTransactionState":
             return cluster.world.call(method, lambda: cluster.state_of(transaction))
         if method == "pingTransaction":
-            return cluster.world.call(method, lambda: cluster.ping(transaction))
+            return cluster.world.call(method, lambda: cluster.ping(transaction, request.lease))  # type: ignore[attr-defined]
         action = {"commitTransaction": cluster.commit, "abortTransaction": cluster.abort}[method]
         world = cluster.world
         if not world.calm and world.rng.random() < world.profile.failure:

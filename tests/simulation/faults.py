@@ -182,12 +182,12 @@ def repeats_known_for_a_while() -> Iterator[None]:
 
     def recognise(self: Promise, written: Any) -> Standing:
         standing = known(self, written)
-        if standing.stage is Stage.UNPROMISED and self._is_version():
+        if standing.stage is Stage.UNPROMISED and self.is_version():
             return replace(standing, stage=Stage.COMMITTED)
         return standing
 
     with (
-        patch.object(Promise, "_is_version", is_version),
+        patch.object(Promise, "is_version", is_version),
         patch.object(Promise, "recognise", recognise),
         patch.object(JobLog, "state_and_commit", lambda self: (state_of(self._table.get(STATE)[0]), None)),
         patch.object(promise, "is_any_committed", lambda *_: False),

@@ -23,11 +23,13 @@ from pyspark_pravega.catalog.statements import replacing
 from pyspark_pravega.client.positions import cuts
 from pyspark_pravega.client.segments import gathering
 from pyspark_pravega.connector.log import cleaning, job_log, ledger, opening, recovery, snapshot, tail
+from pyspark_pravega.connector.log.decided import decisions
 from pyspark_pravega.connector.stream import admission, frontier, source
 from pyspark_pravega.connector.write import deltas, overwrite, read_set, writer
 from pyspark_pravega.connector.write import job as write_job
-from pyspark_pravega.connector.write.commit import committer
+from pyspark_pravega.connector.write.commit import committer, several
 from pyspark_pravega.connector.write.job import WriteJob
+from pyspark_pravega.connector.write.together import transaction
 
 _TIMED: tuple[ModuleType, ...] = (recovery, snapshot, deadlines, clock, write_job, admission, frontier, source)
 
@@ -57,13 +59,14 @@ def modelled() -> Iterator[None]:
     )
     random_model = SimpleNamespace(uniform=_here(random.uniform, lambda a, b: a + (b - a) * _NOW.world.rng.random()))
     patches: list[tuple[Any, str, Any]] = [(module, "time", time_model) for module in _TIMED]
-    patches += [(module, "uuid", uuid_model) for module in (write_job, overwrite, job_log, ledger)]
-    writing = (write_job, overwrite, deltas, writer)
+    patches += [(module, "uuid", uuid_model) for module in (write_job, overwrite, job_log, ledger, decisions, several)]
+    writing = (write_job, overwrite, deltas, writer, transaction)
     patches += [(module, "shared_client", lambda _: simulation_client()) for module in writing]
     patches += [(module, "segment_states", _states) for module in (cleaning, tail, read_set, cuts, frontier)]
     patches += [
         (deadlines, "_GENERATOR", random_model),
-        (opening, "KeyValueTable", SimpleNamespace(reopened=lambda *_, **__: _NOW.cluster.table)),
+        (opening, "KeyValueTable", _TABLES),
+        (decisions, "KeyValueTable", _TABLES),
         (together, "Begun", _AtOnce),
         (WriteJob, "kept_alive", lambda self, partitions: contextlib.nullcontext()),
         (ledger, "time", time_model),
@@ -92,7 +95,7 @@ def simulation_client() -> Any:
 
 
 def _states(pool: Any, stream: Any, segment_ids: Any, **_: bool) -> Any:
-    return _NOW.cluster.segment_states(segment_ids)
+    return _NOW.cluster.of(stream).segment_states(segment_ids)
 
 
 class _AtOnce(Future[Any]):
@@ -126,7 +129,9 @@ class Turns:
 
 def _copy(client: Any, target: Any, segment_id: int, sources: Any) -> None:
     for one, cell in sources:
-        _NOW.cluster.copy((target.id, segment_id), (one.transaction.id, cell.segment_id), one.piece(cell).ranges)
+        _NOW.cluster.of(target.segments.stream).copy(
+            (target.id, segment_id), (one.transaction.id, cell.segment_id), one.piece(cell).ranges
+        )
 
 
 def _borders(self: Any, end: int) -> bool:
@@ -144,4 +149,5 @@ class _Now(threading.local):
 
 
 _NOW = _Now()
+_TABLES = SimpleNamespace(reopened=lambda pool, scope, name, **_: _NOW.cluster.table_of(name))
 _QUIET: Any = SimpleNamespace(warning=lambda *_: None)

@@ -12,9 +12,10 @@ import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 
-from keyed import history_of
+from keyed import KeyedHistory, history_of
 from model_patches import modelled
-from simulation import failures
+from several_tables import TRANSACTIONS, TransactionHistory
+from simulation import History, failures
 
 _AT_ONCE = 250
 
@@ -45,16 +46,21 @@ def main() -> int:
     return bool(texts)
 
 
+def _history(seed: int) -> History | KeyedHistory | TransactionHistory:
+    """The history of a seed, of whichever kind."""
+    return TransactionHistory(seed) if seed >= TRANSACTIONS else history_of(seed)
+
+
 def _failures(seeds: range) -> list[str]:
     gc.disable()
-    texts = failures(seeds, make=history_of)
+    texts = failures(seeds, make=_history)
     gc.collect()
     return texts
 
 
 def _show(seed: int) -> int:
     with modelled():
-        history = history_of(seed)
+        history = _history(seed)
         history.world.trace = []
         try:
             history.run()

@@ -11,6 +11,8 @@ from history import Kind, Operation, UnexplainedError, content_of, explain
 from keyed import FAULTS as KEYED_FAULTS
 from keyed import KEYED, KeyedHistory
 from model_patches import modelled
+from several_tables import TRANSACTIONS, TransactionHistory
+from several_tables_faults import FAULTS as TRANSACTION_FAULTS
 from simulation import MERGING, REPEATING, History, failures
 
 SAMPLE, FEWER = 500, 150
@@ -45,6 +47,17 @@ def test_each_history_of_a_table_with_a_key_is_explained() -> None:
 @pytest.mark.parametrize("fault", KEYED_FAULTS, ids=lambda fault: fault.__name__)
 def test_a_fault_of_tables_with_keys_is_seen(fault: Fault) -> None:
     assert failures(range(KEYED, KEYED + ENOUGH), switch=fault, make=KeyedHistory)
+
+
+def test_each_history_of_transactions_over_tables_is_explained() -> None:
+    assert failures(range(TRANSACTIONS, TRANSACTIONS + SAMPLE), most=3, make=TransactionHistory) == []
+
+
+@pytest.mark.parametrize("fault", TRANSACTION_FAULTS, ids=lambda fault: fault.__name__)
+@pytest.mark.in_turn
+def test_a_fault_of_transactions_is_seen(fault: Fault) -> None:
+    first = RARE.get(fault.__name__, TRANSACTIONS)
+    assert failures(range(first, first + ENOUGH), switch=fault, make=TransactionHistory)
 
 
 @pytest.mark.parametrize("seed", [2000259, 2000432, 2000726])

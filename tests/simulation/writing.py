@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import cast
 
-from cluster_model import EVENT_BYTES, KEYS, ROWS, STREAM, ClusterModel
+from cluster_model import EVENT_BYTES, KEYS, ROWS, ClusterModel
 from history import Operation
 
 from pyspark_pravega import clock
@@ -99,7 +99,7 @@ def _attempt(
     *,
     fails: bool = False,
 ) -> TaskMessage:
-    log = cast(Ledger, opening.open_ledger(cluster.client, STREAM)).job(job.job)
+    log = cast(Ledger, opening.open_ledger(cluster.client, cluster.stream)).job(job.job)
     task = TransactionTask(cluster.client, log, job.plan, partition=part, late=not job._opened)
     try:
         return TaskMessage(_written(cluster, task, operation, part, keys, fails=fails), job=job.job)

@@ -3,12 +3,20 @@
 `ledger` holds versions and queries, `opening` makes it, `entries` what is said of each, `job_log` what is being
 written, `entry_keys` where each entry is, `json_table` how they are kept, `history` for how long, and who needs old
 events, `others` notes what others have written, `copies` and `redeliveries` what those procedures have done. `recovery`
-ends commits of dead writers, `cleaning` removes what was replaced, `tail` and `snapshot` look at a stream with and
-without commits in progress. It uses the client only.
+ends commits of dead writers, `decided` decides those of several tables, `cleaning` removes what was replaced, `tail`
+and `snapshot` look at a stream with and without commits in progress. It uses the client only.
 """
 
 from pyspark_pravega.connector.log.cleaning import clean, is_empty_before, truncate_at
 from pyspark_pravega.connector.log.copies import Copy, CopyLog, Piece
+from pyspark_pravega.connector.log.decided import (
+    Decision,
+    Decisions,
+    Member,
+    Verdict,
+    make_decisions,
+    open_decisions,
+)
 from pyspark_pravega.connector.log.entries import (
     Cleaning,
     Commit,
@@ -19,6 +27,7 @@ from pyspark_pravega.connector.log.entries import (
     Replacement,
     State,
     Tiered,
+    Together,
     offsets_of,
     tiered_of,
 )
@@ -41,6 +50,7 @@ from pyspark_pravega.connector.log.recovery import (
     finish,
     is_any_committed,
     is_committing,
+    roll_forward,
     seal,
     settle,
     settled_table,
@@ -52,6 +62,7 @@ from pyspark_pravega.connector.log.snapshot import (
     consistently,
     only_in_lake,
     take_snapshot,
+    take_snapshots,
     visible_head,
 )
 from pyspark_pravega.connector.log.tail import LakePart, Snapshot, behind, take_tail
@@ -65,6 +76,8 @@ __all__ = [
     "Content",
     "Copy",
     "CopyLog",
+    "Decision",
+    "Decisions",
     "History",
     "Holders",
     "Intent",
@@ -75,6 +88,7 @@ __all__ = [
     "LakePart",
     "Ledger",
     "Letters",
+    "Member",
     "NamedCut",
     "Numbered",
     "OpenJob",
@@ -87,6 +101,8 @@ __all__ = [
     "State",
     "Taken",
     "Tiered",
+    "Together",
+    "Verdict",
     "behind",
     "check_in_stream",
     "claim_ledger",
@@ -102,14 +118,18 @@ __all__ = [
     "is_empty_before",
     "is_ledger_name",
     "known_endpoints",
+    "make_decisions",
     "note_others",
     "offsets_of",
     "only_in_lake",
+    "open_decisions",
     "open_ledger",
+    "roll_forward",
     "seal",
     "settle",
     "settled_table",
     "take_snapshot",
+    "take_snapshots",
     "take_tail",
     "take_version",
     "tiered_of",

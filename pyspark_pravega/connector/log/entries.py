@@ -92,6 +92,16 @@ class Tiered:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Together:
+    """A transaction over several tables: its record decides whether it is there; see `decisions`."""
+
+    scope: str
+    """Where the record is."""
+    id: str
+    """A UUID."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Intent:
     """A commit in progress: recorded before its first transaction is committed."""
 
@@ -116,6 +126,8 @@ class Intent:
     """What the commit replaces; None when it only adds rows."""
     indexed: bool = False
     """Whether the job has noted figures of its rows."""
+    together: Together | None = None
+    """What it is a part of; without transactions it only keeps others from writing what that has read."""
 
     def transaction_ids(self) -> tuple[uuid.UUID, ...]:
         """The transactions' ids."""
@@ -333,6 +345,9 @@ def state_content(state: State) -> Content:
             del intent["offsets"]
         if not intent["indexed"]:
             del intent["indexed"]
+        together = intent.pop("together")
+        if together is not None:
+            intent["together"] = vars(together)
         replacement = intent.pop("replacement")
         if replacement is not None:
             intent["replacement"] = vars(replacement)
@@ -362,7 +377,15 @@ def _intent(content: Content) -> Intent:
     replacement = content.get("replacement")
     if replacement:
         replacement = Replacement(**{**replacement, "begins": offsets_of(replacement["begins"])})
-    return Intent(**{**content, "transactions": tuple(content["transactions"]), "replacement": replacement})
+    together = content.get("together")
+    return Intent(
+        **{
+            **content,
+            "transactions": tuple(content["transactions"]),
+            "replacement": replacement,
+            "together": Together(**together) if together else None,
+        }
+    )
 
 
 def commit_of(content: Content) -> Commit:

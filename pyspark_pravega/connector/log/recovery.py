@@ -5,6 +5,9 @@ has some time to go on, and then it is aborted, which makes the commit fail.
 
 Earlier releases could note several transactions, where the stream was scaled meanwhile. Such a commit is rolled forward
 as soon as one of them is committing.
+
+Of a commit that is one of several tables' a record decides (`decisions`). Who finds it committed brings it to its end
+in all tables: first the leader's transaction is committed, and then the others.
 """
 
 from __future__ import annotations
@@ -18,11 +21,21 @@ from contextlib import suppress
 from pyspark_pravega.client import Client, Stream, TransactionState
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.cleaning import clean
-from pyspark_pravega.connector.log.entries import Intent, State
+from pyspark_pravega.connector.log.decided import Decision, Decisions, Member, Verdict, decision_of, open_decisions
+from pyspark_pravega.connector.log.entries import Intent, State, Together
 from pyspark_pravega.connector.log.ledger import Ledger
+from pyspark_pravega.connector.log.opening import open_ledger
 from pyspark_pravega.connector.log.tail import Snapshot, tail_bounds, take_tail
 from pyspark_pravega.deadlines import FIRST_REMINDER_S, LONGEST_REMINDER_S, Limit, Reminders, deadline
-from pyspark_pravega.errors import ConflictError, PravegaError, TransactionError, UnavailableError, UnclearAnswerError
+from pyspark_pravega.errors import (
+    ConflictError,
+    NotFoundError,
+    PravegaError,
+    TableBeingDroppedError,
+    TransactionError,
+    UnavailableError,
+    UnclearAnswerError,
+)
 from pyspark_pravega.together import Begun
 
 FIRST_POLL_S = 0.001
@@ -31,6 +44,12 @@ GRACE_S = 10.0
 """How long the committer may take between recording it and committing its transactions."""
 COMMIT_TIMEOUT_S = 300.0
 """How long a committing transaction may take to be committed."""
+_STATES = {
+    Verdict.OPEN: TransactionState.OPEN,
+    Verdict.COMMITTED: TransactionState.COMMITTING,
+    Verdict.WITHDRAWN: TransactionState.ABORTED,
+}
+"""What a record stands for, where it decides instead of a transaction."""
 _log = logging.getLogger(__name__)
 
 
@@ -62,7 +81,7 @@ def settle(client: Client, ledger: Ledger, *, taken_over: str | None = None) -> 
             continue
         patience_ends = since.setdefault(state.pending.job, time.monotonic() + GRACE_S)
         try:
-            states = transaction_states(client, ledger.stream, state.pending)
+            states = deciding_states(client, ledger.stream, state.pending)
             if asked_at + GRACE_S / 2 < time.monotonic() < ends_at:
                 # Servers were gone: the committer, too, couldn't do anything meanwhile.
                 patience_ends = since[state.pending.job] = time.monotonic() + GRACE_S
@@ -100,6 +119,8 @@ def withdraw(client: Client, ledger: Ledger, state: State) -> State | None:
         ConflictError: another process has completed it, or rolled it back.
     """
     assert state.pending is not None
+    if state.pending.together is not None:
+        return _withdraw_together(client, ledger, state, state.pending.together)
     first, *others = state.pending.transaction_ids()
     # Several are committed in this order: where the first one can be aborted none of the others has been committed.
     client.controller.abort_transaction(ledger.stream, first)
@@ -129,7 +150,15 @@ def finish(client: Client, ledger: Ledger, state: State) -> State:
         UnavailableError: it didn't come to its end in time; it will be, by the next writer.
     """
     assert state.pending is not None
+    if state.pending.together is not None:
+        roll_forward(client, state.pending.together)
+        return ledger.state()
     commit_all(client, ledger.stream, state.pending)
+    return _completed(client, ledger, state)
+
+
+def _completed(client: Client, ledger: Ledger, state: State) -> State:
+    assert state.pending is not None
     # Which segments there are is asked while the transactions become visible, and where they end afterwards.
     bounds = Begun(lambda: tail_bounds(client, ledger.stream))
     states = _await_rest(client, ledger.stream, state.pending)
@@ -224,7 +253,7 @@ def is_committing(client: Client, ledger: Ledger, state: State) -> bool:
         state: its state.
     """
     return state.pending is not None and bool(
-        transaction_states(client, ledger.stream, state.pending) & COMMITTING_OR_DONE
+        deciding_states(client, ledger.stream, state.pending) & COMMITTING_OR_DONE
     )
 
 
@@ -254,6 +283,122 @@ def settled_table(client: Client, ledger: Ledger) -> tuple[dict[str, str], State
 def transaction_states(client: Client, stream: Stream, intent: Intent) -> set[TransactionState]:
     """Where the transactions of a commit are in their lives."""
     return {client.controller.transaction_state(stream, transaction) for transaction in intent.transaction_ids()}
+
+
+def deciding_states(client: Client, stream: Stream, intent: Intent) -> set[TransactionState]:
+    """As `transaction_states`; of a commit of several tables what its record says."""
+    if intent.together is None:
+        return transaction_states(client, stream, intent)
+    return {_STATES[decision_of(client, intent.together).verdict]}
+
+
+def roll_forward(client: Client, together: Together) -> None:
+    """Bring a transaction over several tables to its end in all of them, if it is decided that it is there.
+
+    Args:
+        client: the cluster.
+        together: the transaction.
+
+    Raises:
+        TransactionError: the leader's transaction was lost before it was committed, and all is withdrawn.
+        UnavailableError: it didn't come to its end in time; it will be, by the next writer.
+    """
+    decisions = open_decisions(client, together.scope)
+    decision = None if decisions is None else decisions.look(together)
+    if decisions is None or decision is None or decision.verdict is not Verdict.COMMITTED:
+        return
+    left = _left(client, decision)
+    # A log is taken back behind the record only. So where one isn't pending, and the record is what it was, it is done.
+    if decisions.look(together).stored_as != decision.stored_as:
+        return
+    leading = next((one for one in left if one[0] == decision.leader), None)
+    if leading is not None:
+        _commit_leader(client, decisions, decision, leading)
+    elif left and _log_of(client, decision.leader) is None:
+        # It was dropped, perhaps before its transaction was committed. Others have to find another leader, too.
+        rest = tuple(member for member in decision.members if member != decision.leader)
+        if any(member.transaction is not None for member in rest):
+            decisions.commit(decision, rest)
+            return
+    for member, ledger, state in left:
+        assert state.pending is not None
+        if member.transaction is not None and member != decision.leader:
+            # What has become of it is seen when it is completed.
+            with suppress(TransactionError):
+                commit_all(client, ledger.stream, state.pending)
+    for member, ledger, state in left:
+        with suppress(ConflictError):
+            if member.transaction is None:
+                ledger.withdraw(state)
+            else:
+                _complete_member(client, ledger, state)
+    with suppress(ConflictError):
+        if not _left(client, decision):
+            decisions.forget(together)
+
+
+def _left(client: Client, decision: Decision) -> list[tuple[Member, Ledger, State]]:
+    """The tables whose logs have the transaction's intent still. One that was dropped is done."""
+    left = []
+    for member in decision.members:
+        ledger = _log_of(client, member)
+        state = None if ledger is None else ledger.state()
+        pending = None if state is None else state.pending
+        if ledger is not None and state is not None and pending is not None and pending.together == decision.together:
+            left.append((member, ledger, state))
+    return left
+
+
+def _log_of(client: Client, member: Member) -> Ledger | None:
+    """A table's commit log; None where it was dropped."""
+    try:
+        return open_ledger(client, member.stream)
+    except (NotFoundError, TableBeingDroppedError):
+        return None
+
+
+def _commit_leader(client: Client, decisions: Decisions, decision: Decision, one: tuple[Member, Ledger, State]) -> None:
+    """Commit the first transaction. Where it is lost nobody has committed another one: all of it is withdrawn."""
+    member, ledger, state = one
+    assert member.transaction is not None
+    assert state.pending is not None
+    try:
+        commit_all(client, ledger.stream, state.pending)
+    except TransactionError:
+        now = client.controller.transaction_state(ledger.stream, member.transaction)
+        if now in COMMITTING_OR_DONE:
+            return
+        if now != TransactionState.OPEN and ledger.state().stored_as == state.stored_as:
+            with suppress(ConflictError):
+                decisions.withdraw(decision)
+        raise
+
+
+def _complete_member(client: Client, ledger: Ledger, state: State) -> None:
+    try:
+        _completed(client, ledger, state)
+    except TransactionError as error:
+        _log.warning(
+            "%s: its rows are missing from a transaction over several tables, as nobody has looked at these tables "
+            "before its lease ran out",
+            error,
+        )
+        ledger.withdraw(state)
+
+
+def _withdraw_together(client: Client, ledger: Ledger, state: State, together: Together) -> State | None:
+    """As `withdraw`, of a commit of several tables."""
+    assert state.pending is not None
+    decisions = open_decisions(client, together.scope)
+    decision = None if decisions is None else decisions.look(together)
+    if decisions is not None and decision is not None:
+        if decision.verdict is Verdict.COMMITTED:
+            return None
+        if decision.verdict is Verdict.OPEN:
+            decisions.withdraw(decision)
+    for transaction in state.pending.transaction_ids():
+        client.controller.abort_transaction(ledger.stream, transaction)
+    return ledger.withdraw(state)
 
 
 def is_any_committed(client: Client, ledger: Ledger, transactions: Iterable[uuid.UUID]) -> bool:

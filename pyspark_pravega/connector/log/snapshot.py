@@ -8,20 +8,30 @@ before and after.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
 from typing import TypeVar
 
 from pyspark_pravega.client import Client, Stream, StreamCut, TransactionState
 from pyspark_pravega.client.positions import later_cut
-from pyspark_pravega.connector.log.entries import Replacement, State, Tiered
+from pyspark_pravega.connector.log.decided import Verdict, decision_of
+from pyspark_pravega.connector.log.entries import Replacement, State, Tiered, Together
 from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.connector.log.opening import open_ledger
-from pyspark_pravega.connector.log.recovery import COMMITTING_OR_DONE, TERMINAL, commit_all, transaction_states
+from pyspark_pravega.connector.log.recovery import (
+    COMMITTING_OR_DONE,
+    TERMINAL,
+    commit_all,
+    roll_forward,
+    transaction_states,
+)
 from pyspark_pravega.connector.log.tail import Snapshot, behind, take_tail
 from pyspark_pravega.deadlines import Reminders
-from pyspark_pravega.errors import PravegaError, UnavailableError, UnsupportedOperationError
+from pyspark_pravega.errors import PravegaError, UnavailableError, UnsupportedOperationError, WriteConflictError
+from pyspark_pravega.together import all_together
 
 POLL_S = 0.005
 Seen = TypeVar("Seen")
@@ -43,22 +53,80 @@ def take_snapshot(client: Client, stream: Stream, ledger: Ledger | None = None) 
         UnavailableError: a commit didn't come to its end for a minute.
     """
 
-    def look(visible: Visible) -> Snapshot | None:
-        tail = take_tail(client, stream)
-        if tail is None:
-            return None
-        if visible.begins:
-            tail = behind(tail, visible.begins)
-        return replace(
-            tail,
-            version=visible.version,
-            replaced_table=visible.replaced_table,
-            compacted=visible.compacted,
-            tiered=visible.tiered,
-            counted=visible.counted,
-        )
+    return consistently(client, stream, partial(_whole, client, stream), ledger)
 
-    return consistently(client, stream, look, ledger)
+
+def take_snapshots(
+    client: Client, streams: Sequence[Stream], seen: Mapping[Stream, int] = MappingProxyType({})
+) -> dict[Stream, Snapshot]:
+    """Several streams at one moment, each commit of this package, and each transaction over several tables, whole or
+    not at all.
+
+    Nothing is locked: where a table was committed to before all were looked at it is looked at again.
+
+    Args:
+        client: the cluster.
+        streams: which ones.
+        seen: versions at which others were seen before: the moment is one at which these were their last ones, too.
+
+    Raises:
+        StreamNotFoundError: there is no such stream.
+        WriteConflictError: one that was seen before has another version by now.
+        UnavailableError: for a minute there was no such moment.
+    """
+    patience = max(PATIENCE_S, client.settings.timeout)
+    deadline, reminders = time.monotonic() + patience, Reminders()
+    taken: dict[Stream, tuple[Ledger | None, Visible, Snapshot]] = {}
+    while time.monotonic() < deadline:
+        helps = reminders.due()
+        missing = [stream for stream in streams if stream not in taken]
+        looks = all_together([partial(_look, client, stream, helps=helps) for stream in missing])
+        taken |= {stream: look for stream, look in zip(missing, looks, strict=True) if look is not None}
+        if len(taken) == len(streams):
+            again = [(stream, ledger) for stream, (ledger, _, _) in taken.items()]
+            again += [(stream, open_ledger(client, stream)) for stream in seen]
+            visible_now = all_together(
+                [partial(_visible, client, ledger or open_ledger(client, stream)) for stream, ledger in again]
+            )
+            now = dict(zip((stream for stream, _ in again), visible_now, strict=True))
+            for stream, version in seen.items():
+                visible = now[stream]
+                if visible is not None and visible.version != version:
+                    raise WriteConflictError(
+                        f'stream "{stream}" was read at version {version}, and others have committed version '
+                        f"{visible.version} since"
+                    )
+            taken = {stream: one for stream, one in taken.items() if now[stream] == one[1]}
+            if len(taken) == len(streams) and None not in now.values():
+                return {stream: snapshot for stream, (_, _, snapshot) in taken.items()}
+        time.sleep(POLL_S)
+    raise UnavailableError(
+        f"tables {', '.join(map(str, streams))} did not come to rest for {patience:g} s, so they could not be seen at "
+        "one moment: check that the writers and the Pravega controller are healthy, and try again"
+    )
+
+
+def _look(client: Client, stream: Stream, *, helps: bool) -> tuple[Ledger | None, Visible, Snapshot] | None:
+    ledger = open_ledger(client, stream)
+    visible = _visible(client, ledger, helps=helps)
+    snapshot = None if visible is None else _whole(client, stream, visible)
+    return None if visible is None or snapshot is None else (ledger, visible, snapshot)
+
+
+def _whole(client: Client, stream: Stream, visible: Visible) -> Snapshot | None:
+    tail = take_tail(client, stream)
+    if tail is None:
+        return None
+    if visible.begins:
+        tail = behind(tail, visible.begins)
+    return replace(
+        tail,
+        version=visible.version,
+        replaced_table=visible.replaced_table,
+        compacted=visible.compacted,
+        tiered=visible.tiered,
+        counted=visible.counted,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,8 +275,10 @@ def _visible(client: Client, ledger: Ledger | None, *, helps: bool = False) -> V
     if ledger is None:
         return Visible(state=None)
     state = ledger.state()
-    if state.pending is None:
+    if state.pending is None or (state.pending.together is not None and not state.pending.transactions):
         return Visible(state=state)
+    if state.pending.together is not None:
+        return _visible_together(client, ledger, state, state.pending.together, helps=helps)
     states = transaction_states(client, ledger.stream, state.pending)
     if states & COMMITTING_OR_DONE:
         if states <= TERMINAL:
@@ -220,3 +290,25 @@ def _visible(client: Client, ledger: Ledger | None, *, helps: bool = False) -> V
                 commit_all(client, ledger.stream, state.pending)
         return None
     return Visible(state=state)
+
+
+def _visible_together(
+    client: Client, ledger: Ledger, state: State, together: Together, *, helps: bool
+) -> Visible | None:
+    """As `_visible`, where the commit in progress is one of several tables: its record decides.
+
+    Where that is committed, so that another table may show it already, it is waited for.
+    """
+    assert state.pending is not None
+    decision = decision_of(client, together)
+    if decision.verdict is not Verdict.COMMITTED:
+        # A record goes when it was brought to its end everywhere: then the log has changed, too.
+        is_over = decision.stored_as is None and ledger.state().stored_as != state.stored_as
+        return None if is_over else Visible(state=state)
+    states = transaction_states(client, ledger.stream, state.pending)
+    if states == {TransactionState.COMMITTED}:
+        return Visible(state=state, pending=True)
+    if helps or states != {TransactionState.COMMITTING}:
+        with suppress(PravegaError):
+            roll_forward(client, together)
+    return None

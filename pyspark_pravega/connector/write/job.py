@@ -238,6 +238,22 @@ class WriteJob:
             return None
         return Epoch(query=self.plan.query, number=self.plan.epoch)
 
+    def ledger(self) -> Ledger:
+        """The commit log of the stream that it writes to.
+
+        Raises:
+            TransactionError: the stream was dropped.
+        """
+        return self._ledger()
+
+    def committer(self) -> Committer:
+        """What makes its rows a version, or a part of a commit of several tables."""
+        return self._committer(self._ledger())
+
+    def replacement(self, ledger: Ledger, state: State) -> Replacement | None:
+        """As `_replacement`, for a commit of several tables."""
+        return self._replacement(ledger, state)
+
     def _committer(self, ledger: Ledger) -> Committer:
         return Committer(shared_client(self.plan.settings), ledger, self.plan, self.job, opened=self._opened)
 

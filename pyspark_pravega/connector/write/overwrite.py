@@ -76,6 +76,14 @@ class ReadingJob(WriteJob):
         self._seen = seen
         return super().commit_job(messages, epoch)
 
+    def has_read(self, seen: Sequence[ReadSet]) -> None:
+        """Tell what was read of this table, where it isn't committed by `commit_job`.
+
+        Args:
+            seen: as there.
+        """
+        self._seen = seen
+
     def _check_columns(self) -> None:
         """Refuse to write what was read with other columns than the table has by now: values in new ones, which others
         may have written before it was read, would be lost.

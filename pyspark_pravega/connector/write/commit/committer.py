@@ -6,8 +6,8 @@ import uuid
 from collections.abc import Sequence, Set
 from contextlib import AbstractContextManager, suppress
 
-from pyspark_pravega.client import Client
-from pyspark_pravega.connector.log import Ledger, clean
+from pyspark_pravega.client import Client, Transaction
+from pyspark_pravega.connector.log import Intent, Ledger, clean
 from pyspark_pravega.connector.write.commit.attempts import Attempts
 from pyspark_pravega.connector.write.commit.promise import Promise, Replacing, intent_of
 from pyspark_pravega.connector.write.commit.stages import Stage
@@ -83,6 +83,47 @@ class Committer:
         attempts.forget()
         return stage
 
+    def prepare(
+        self,
+        tasks_written: Sequence[Written],
+        partitions: int,
+        epoch: Epoch | None,
+        kept_alive: AbstractContextManager[None],
+    ) -> Intent | None:
+        """Bring together what counts, for a commit of several tables that comes later. Doing it again is harmless.
+
+        Args:
+            tasks_written: see `commit`, as are the others.
+            partitions: likewise.
+            epoch: likewise.
+            kept_alive: likewise; who asks keeps its transactions open from then on.
+
+        Returns:
+            What that commit records; None where there are no rows.
+
+        Raises:
+            TransactionError: a transaction was lost.
+        """
+        checked = Begun(lambda: check_stream(self._client, self._plan))
+        self._close()
+        attempts = Attempts(self._client, self._log, self._plan, partitions, tasks_written)
+        attempts.abort(attempts.noted - attempts.winners)
+        if not attempts.written:
+            attempts.forget()
+            return None
+        return self._gathered(attempts, epoch, kept_alive, checked)[1]
+
+    def end(self, intent: Intent, partitions: int) -> None:
+        """Remove what is left of a job that was prepared, when it is a version or withdrawn.
+
+        Args:
+            intent: what `prepare` gave.
+            partitions: how many partitions the job has.
+        """
+        attempts = Attempts(self._client, self._log, self._plan, partitions)
+        attempts.abort(attempts.noted - {*intent.transaction_ids()})
+        attempts.forget()
+
     def abort(self, partitions: int) -> None:
         """Throw everything away, unless it is being committed.
 
@@ -113,12 +154,7 @@ class Committer:
         with explaining_expired_leases(self._plan, attempts.written):
             try:
                 with kept_alive:
-                    target = attempts.gather()
-                    checked.result()
-                    index = attempts.index(target)
-                    if index is not None:
-                        self._log.note_index(index)
-                    intent = intent_of(self._job, target, attempts.written, epoch, indexed=index is not None)
+                    target, intent = self._gather(attempts, epoch, checked)
                     standing = self._promise.make(intent, epoch, replacement)
             except PravegaError:
                 attempts.abort(attempts.winners)
@@ -128,6 +164,31 @@ class Committer:
         if standing.stage is Stage.REPEATED:
             return Stage.REPEATED, attempts.noted | attempts.winners
         return Stage.COMMITTED, (attempts.noted | attempts.winners) - ({target.id} if target is not None else set())
+
+    def _gathered(
+        self,
+        attempts: Attempts,
+        epoch: Epoch | None,
+        kept_alive: AbstractContextManager[None],
+        checked: Begun[None],
+    ) -> tuple[Transaction | None, Intent]:
+        with explaining_expired_leases(self._plan, attempts.written):
+            try:
+                with kept_alive:
+                    return self._gather(attempts, epoch, checked)
+            except PravegaError:
+                attempts.abort(attempts.winners)
+                raise
+
+    def _gather(
+        self, attempts: Attempts, epoch: Epoch | None, checked: Begun[None]
+    ) -> tuple[Transaction | None, Intent]:
+        target = attempts.gather()
+        checked.result()
+        index = attempts.index(target)
+        if index is not None:
+            self._log.note_index(index)
+        return target, intent_of(self._job, target, attempts.written, epoch, indexed=index is not None)
 
     def _close(self) -> None:
         """From here on an attempt that comes is told that the job is over."""

@@ -103,7 +103,7 @@ class Promise:
                 progress = self._progress(epoch)
                 if epoch.is_done(progress, self._plan.stream):
                     return Standing(Stage.REPEATED, state)
-            if self._is_version():
+            if self.is_version():
                 # Another process, taken for dead, has committed this job meanwhile.
                 return Standing(Stage.REPEATED, state)
             _check_table(self._plan, state)
@@ -111,11 +111,11 @@ class Promise:
                 intent = replace(intent, replacement=replacement(ledger, state))
             except WriteConflictError:
                 # What has come since may be this very commit: the answer to it was lost, and it has arrived late.
-                if self._is_version():
+                if self.is_version():
                     return Standing(Stage.REPEATED, state)
                 raise
             try:
-                if intent.transactions:
+                if intent.transactions or intent.together is not None:
                     return Standing(Stage.PROMISED, ledger.begin(state, intent, progress))
                 cut = take_snapshot(client, self._plan.stream, ledger).cut
                 completed = ledger.complete(state, committed_at=now_ms(), cut=cut, without_rows=intent)
@@ -199,9 +199,9 @@ class Promise:
     def _standing(self, state: State) -> Standing:
         if self.is_in(state):
             return Standing(Stage.PROMISED, state)
-        return Standing(Stage.COMMITTED if self._is_version() else Stage.UNPROMISED, state)
+        return Standing(Stage.COMMITTED if self.is_version() else Stage.UNPROMISED, state)
 
-    def _is_version(self) -> bool:
+    def is_version(self) -> bool:
         """Whether the job has become a version: it is found by its own entry, however many came behind it."""
         return self._log.commit() is not None
 

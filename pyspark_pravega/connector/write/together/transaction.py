@@ -1,0 +1,205 @@
+"""A transaction of the user: statements over several tables that become versions all together.
+
+Each statement writes as it does alone, into a transaction of Pravega's, and is prepared when its tasks have ended. What
+is kept of it travels through the JVM, so any process can commit or withdraw all of them.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.log import (
+    Intent,
+    Ledger,
+    Replacement,
+    State,
+    Together,
+    make_decisions,
+    open_decisions,
+    open_ledger,
+    take_snapshot,
+)
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.write.commit import Guard, Part, Promise, Several, Stage
+from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
+from pyspark_pravega.connector.write.overwrite import ReadingJob
+from pyspark_pravega.connector.write.plan import Epoch
+from pyspark_pravega.connector.write.read_set import ReadSet, is_unchanged, is_unchanged_for_keys
+from pyspark_pravega.errors import ConflictError, PravegaError, UnavailableError, WriteConflictError
+from pyspark_pravega.spark.datasource import WriterCommitMessage
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """A statement of a transaction whose rows are written, and that no reader sees."""
+
+    job: WriteJob
+    partitions: int
+    intent: Intent
+    """What is recorded of it in its table's log."""
+    together: Together
+    """The transaction."""
+    epoch: Epoch | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRead:
+    """What a transaction has read of a table."""
+
+    stream: Stream
+    seen: Sequence[ReadSet]
+    definition: Callable[[], TableDefinition] | None = None
+    """Loads what the stream is as a table, where its keys may tell that the rows are what they were."""
+
+
+def prepare(
+    job: WriteJob,
+    messages: Sequence[WriterCommitMessage | None],
+    id: uuid.UUID,
+    scope: str | None = None,
+    epoch: Epoch | None = None,
+) -> Prepared | None:
+    """Bring together what a statement has written. Doing it again is harmless.
+
+    Args:
+        job: the statement's.
+        messages: see `WriteJob.commit_job`.
+        id: the transaction's.
+        scope: where its record is; None where this is its first statement with rows.
+        epoch: what it is a part of, if anything.
+
+    Returns:
+        None where it has written no rows.
+    """
+    tasks_written = [message.written for message in messages if isinstance(message, TaskMessage)]
+    committer = job.committer()
+    intent = committer.prepare(tasks_written, len(messages), epoch, job.kept_alive(len(messages)))
+    if intent is None:
+        return None
+    if scope is None:
+        together = make_decisions(shared_client(job.plan.settings), job.plan.stream.scope).begin(id)
+    else:
+        together = Together(scope=scope, id=str(id))
+    return Prepared(job=job, partitions=len(messages), intent=intent, together=together, epoch=epoch)
+
+
+def commit_together(client: Client, prepared: Sequence[Prepared], reads: Mapping[Stream, TableRead]) -> Stage:
+    """Make all statements of a transaction visible at once. Doing it again after a success is harmless.
+
+    Args:
+        client: the cluster.
+        prepared: the statements, of each table one.
+        reads: what all of them have read.
+
+    Raises:
+        WriteConflictError: something that was read was overtaken; nothing is visible.
+        TransactionError: a transaction of Pravega's was lost; nothing is visible.
+        UnclearAnswerError: no server tells how it has ended.
+    """
+    try:
+        stage = _several(client, prepared, reads).commit(timeout=client.settings.timeout)
+    except UnavailableError:
+        raise
+    except PravegaError:
+        _end(prepared)
+        forget_together(client, prepared)
+        raise
+    _end(prepared)
+    return stage
+
+
+def withdraw_together(client: Client, prepared: Sequence[Prepared]) -> None:
+    """Throw all statements of a transaction away. Doing it again is harmless.
+
+    Args:
+        client: the cluster.
+        prepared: the statements.
+    """
+    if prepared:
+        _several(client, prepared, {}).withdraw(timeout=client.settings.timeout)
+        _end(prepared)
+        forget_together(client, prepared)
+
+
+def forget_together(client: Client, prepared: Sequence[Prepared]) -> None:
+    """Let the logs forget that a transaction was committed: its caller has the answer, and won't retry.
+
+    Args:
+        client: the cluster.
+        prepared: its statements.
+    """
+    for one in prepared:
+        with suppress(PravegaError):
+            one.job.forget_commit()
+    for one in prepared[:1]:
+        with suppress(PravegaError):
+            decisions = open_decisions(client, one.together.scope)
+            if decisions is not None:
+                decisions.forget_withdrawn(one.together)
+
+
+def _several(client: Client, prepared: Sequence[Prepared], reads: Mapping[Stream, TableRead]) -> Several:
+    written = {one.job.plan.stream for one in prepared}
+    parts = [_part(client, one, reads.get(one.job.plan.stream)) for one in prepared]
+    guards = []
+    for stream, read in reads.items():
+        if stream in written:
+            continue
+        ledger = open_ledger(client, stream)
+        if ledger is not None:
+            guards.append(Guard(ledger=ledger, check=_check_of(client, read)))
+    return Several(client, prepared[0].together, parts, guards)
+
+
+def _part(client: Client, one: Prepared, read: TableRead | None) -> Part:
+    job = one.job
+    ledger = job.ledger()
+    check = None if read is None else _check_of(client, read)
+    if isinstance(job, ReadingJob):
+        # It compares what it has read by itself, as its isolation level says.
+        job.has_read(() if read is None else read.seen)
+        check = None
+
+    def replacement(ledger: Ledger, state: State) -> Replacement | None:
+        if check is not None:
+            check(ledger, state)
+        return job.replacement(ledger, state)
+
+    return Part(
+        ledger=ledger,
+        promise=Promise(client, ledger, job.plan, job.job),
+        intent=one.intent,
+        replacement=replacement,
+        lease_ms=job.plan.lease_ms,
+        epoch=one.epoch,
+    )
+
+
+def _check_of(client: Client, read: TableRead) -> Callable[[Ledger, State], None]:
+    def check(ledger: Ledger, state: State) -> None:
+        tail = take_snapshot(client, read.stream, ledger)
+        for one in read.seen:
+            if is_unchanged(client, tail, state, one):
+                continue
+            definition = None if read.definition is None else read.definition()
+            definition = None if definition is None or definition.key is None else definition
+            if definition is not None and is_unchanged_for_keys(client, ledger, definition, tail, state, one):
+                continue
+            raise WriteConflictError(
+                f'the transaction has read version {one.version} of stream "{read.stream}", and others have written to '
+                f"it since (the last version is {state.version}). Nothing was written; run the transaction again"
+            )
+
+    return check
+
+
+def _end(prepared: Sequence[Prepared]) -> None:
+    for one in prepared:
+        # What isn't removed now is swept later.
+        with suppress(ConflictError, PravegaError):
+            one.job.committer().end(one.intent, one.partitions)
