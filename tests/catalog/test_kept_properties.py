@@ -43,6 +43,10 @@ TOLD_AT = {
     "_schema": "both",
     "history": "",
     "version-every": "",
+    "lake": "",
+    "lake-after": "",
+    "lake-keep-in-stream": "",
+    "lake-file-size": "",
 }
 """Of each property who is told of a value that means nothing: who reads the table, who writes to it, or both."""
 TEXTS = {"compatibility", "deleted-row-column", "delete-values", "upsert-value"}

@@ -59,7 +59,8 @@ def test_many_sessions_share_one_process(spark: SparkSession, namespace: str) ->
     with ThreadPoolExecutor(SESSIONS) as threads:
         assert list(threads.map(session, range(SESSIONS))) == [STATEMENTS] * SESSIONS
     assert before
-    assert catalog_processes(spark) == before
+    # Those of other tests' sessions may end meanwhile.
+    assert catalog_processes(spark) <= before
     assert [row.tableName for row in spark.sql(f"SHOW TABLES IN {namespace}").collect()] == ["shared"]
 
 

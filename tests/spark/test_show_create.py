@@ -89,6 +89,7 @@ def test_what_show_create_table_says_makes_the_table_again(spark: SparkSession, 
 
 COPIES = ("again",) if is_missing("4.2") else ("again", "like")
 KEYED = {"primary-key": "id"}
+LAKE = {"lake": "iceberg"}
 RECORDS = {**KEYED, "row-column": "after", "operation-column": "op"}
 PROPERTIES: dict[str, tuple[str, dict[str, str]]] = {
     "format": ("json", {}),
@@ -114,6 +115,10 @@ PROPERTIES: dict[str, tuple[str, dict[str, str]]] = {
     "history": ("30 days", {}),
     "index-columns": ("id,name", {}),
     "version-every": ("1 minute", {}),
+    "lake": ("iceberg", {}),
+    "lake-after": ("1 hour", LAKE),
+    "lake-keep-in-stream": ("1 day", LAKE),
+    "lake-file-size": ("64 MiB", LAKE),
     "segments": ("3", {}),
     "scaling": ("100 events/s", {}),
     "scale-factor": ("4", {"scaling": "100 events/s"}),
