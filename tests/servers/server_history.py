@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -60,7 +61,7 @@ class Worker:
             time.sleep(PAUSE_S)
 
 
-class Judged:
+class Judged(ABC):
     """Workers that go on, each in a thread. At the end what is there is compared with what they have done."""
 
     workers: list[Worker]
@@ -91,11 +92,13 @@ class Judged:
         self._ends.set()
         self._let_go()
 
+    @abstractmethod
     def _judge(self) -> None:
-        raise NotImplementedError
+        """Compare."""
 
+    @abstractmethod
     def _let_go(self) -> None:
-        raise NotImplementedError
+        """Let go of what it holds."""
 
 
 class History(Judged):

@@ -66,7 +66,7 @@ def truncation_beside_the_log() -> Iterator[None]:
 
     with (
         patch.object(OverwritingJob, "commit_job", commit_job),
-        patch.object(OverwritingJob, "_replacement", WriteJob._replacement),
+        patch.object(OverwritingJob, "replacement", WriteJob.replacement),
     ):
         yield
 
@@ -86,7 +86,7 @@ def cut_noted_before_settling() -> Iterator[None]:
 
     with (
         patch.object(OverwritingJob, "commit_job", commit_job),
-        patch.object(OverwritingJob, "_replacement", replacement),
+        patch.object(OverwritingJob, "replacement", replacement),
     ):
         yield
 
@@ -358,7 +358,7 @@ def replaced_rows_streamed() -> Iterator[None]:
 @contextlib.contextmanager
 def merges_not_compared() -> Iterator[None]:
     """What a MERGE has read isn't compared with what is there when it commits."""
-    with patch.object(DeltaJob, "_replacement", WriteJob._replacement):
+    with patch.object(DeltaJob, "replacement", WriteJob.replacement):
         yield
 
 

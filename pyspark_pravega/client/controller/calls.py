@@ -98,7 +98,8 @@ class ControllerCalls:
 
         def ask() -> int:
             replies[:] = [self._call(method, request, reply, missing=missing)]
-            status: int = replies[0].status  # type: ignore[attr-defined]
+            # Scopes are listed without one.
+            status: int = getattr(replies[0], "status", 0)
             return status
 
         _, repeated = self._unless_failed(method, ask)
@@ -172,16 +173,9 @@ class ControllerCalls:
             reply: the class of a page.
             field: where a page has its entries. The token never ends: an empty page does.
         """
-        token, pages = "", list[Reply]()
-
-        def ask() -> int:
-            pages[:] = [self._call(method, request(token), reply)]
-            # Scopes are listed without one.
-            return getattr(pages[0], "status", 0)
-
+        token = ""
         while True:
-            self._unless_failed(method, ask)
-            (page,) = pages
+            page, _ = self._reply_unless_failed(method, request(token), reply)
             yield page
             if not getattr(page, field):
                 return

@@ -76,7 +76,8 @@ class CompactingJob(WriteJob):
         is_whole = since is not None and not any(part.size for part in since)
         self._first_whole = base.version + (1 if is_whole else 2)
 
-    def _replacement(self, ledger: Ledger, state: State) -> Replacement:
+    def replacement(self, ledger: Ledger, state: State) -> Replacement:
+        """As `WriteJob.replacement`."""
         client, stream = shared_client(self.plan.settings), self.plan.stream
         if state.replaced_rows > self._base.version or state.truncation_due:
             raise WriteConflictError(

@@ -49,7 +49,8 @@ class DeltaJob(ReadingJob):
         """
         return super().write_partition(partition, self._changes.of(batches))
 
-    def _replacement(self, ledger: Ledger, state: State) -> Replacement | None:
+    def replacement(self, ledger: Ledger, state: State) -> Replacement | None:
+        """As `WriteJob.replacement`."""
         self._check_columns()
         if self.plan.isolation == SERIALIZABLE and self._seen:
             client, stream = shared_client(self.plan.settings), self.plan.stream
@@ -59,7 +60,7 @@ class DeltaJob(ReadingJob):
                     raise self._conflict(state, one)
             # When another commit comes first, only what is newer has to be looked at.
             self._seen = [replace(one, version=state.version, offsets=tail.cut) for one in self._seen]
-        return super()._replacement(ledger, state)
+        return super().replacement(ledger, state)
 
     def _conflict(self, state: State, seen: ReadSet) -> WriteConflictError:
         which = "rows" if seen.keys is None else "rows with keys"

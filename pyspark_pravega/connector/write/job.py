@@ -162,12 +162,12 @@ class WriteJob:
         tasks_written = [m.written for m in messages if isinstance(m, TaskMessage)]
         stage = Stage.COMMITTED
         if self.plan.transacts:
-            stage = self._committer(self._ledger()).commit(
+            stage = self.committer().commit(
                 tasks_written,
                 len(messages),
                 epoch or self._own_epoch(),
                 replaces=self.replaces,
-                replacement=self._replacement,
+                replacement=self.replacement,
                 kept_alive=self.kept_alive(len(messages)),
             )
         return CommitReport(
@@ -211,7 +211,7 @@ class WriteJob:
         if not self.plan.transacts:
             return
         controller = shared_client(self.plan.settings).controller
-        for transaction in self._ledger().job(self.job).attempts(partitions):
+        for transaction in self.ledger().job(self.job).attempts(partitions):
             try:
                 controller.ping_transaction(self.plan.stream, transaction, lease_ms=self.plan.lease_ms)
             except PravegaError:
@@ -223,7 +223,7 @@ class WriteJob:
         if not self.plan.transacts:
             return DirectTask(client, self.plan)
         return TransactionTask(
-            client, self._ledger().job(self.job), self.plan, partition=partition, late=not self._opened
+            client, self.ledger().job(self.job), self.plan, partition=partition, late=not self._opened
         )
 
     def _client(self) -> Client:
@@ -238,26 +238,14 @@ class WriteJob:
             return None
         return Epoch(query=self.plan.query, number=self.plan.epoch)
 
-    def ledger(self) -> Ledger:
-        """The commit log of the stream that it writes to.
-
-        Raises:
-            TransactionError: the stream was dropped.
-        """
-        return self._ledger()
-
     def committer(self) -> Committer:
         """What makes its rows a version, or a part of a commit of several tables."""
-        return self._committer(self._ledger())
-
-    def replacement(self, ledger: Ledger, state: State) -> Replacement | None:
-        """As `_replacement`, for a commit of several tables."""
-        return self._replacement(ledger, state)
+        return self._committer(self.ledger())
 
     def _committer(self, ledger: Ledger) -> Committer:
         return Committer(shared_client(self.plan.settings), ledger, self.plan, self.job, opened=self._opened)
 
-    def _replacement(self, ledger: Ledger, state: State) -> Replacement | None:
+    def replacement(self, ledger: Ledger, state: State) -> Replacement | None:
         """What the job's rows replace.
 
         Args:
@@ -275,7 +263,12 @@ class WriteJob:
             return None
         return open_ledger(shared_client(self.plan.settings), self.plan.stream)
 
-    def _ledger(self) -> Ledger:
+    def ledger(self) -> Ledger:
+        """The commit log of the stream that it writes to.
+
+        Raises:
+            TransactionError: the stream was dropped.
+        """
         ledger = self._log_if_any()
         if ledger is None:
             # Making it anew here would leave it behind: its stream is gone, or going.

@@ -132,7 +132,8 @@ class OverwritingJob(ReadingJob):
             plan = replace(plan, codec=codec.compacting())
         super().__init__(plan)
 
-    def _replacement(self, ledger: Ledger, state: State) -> Replacement:
+    def replacement(self, ledger: Ledger, state: State) -> Replacement:
+        """As `WriteJob.replacement`."""
         self._check_columns()
         client, stream, staged = shared_client(self.plan.settings), self.plan.stream, self.plan.staged
         tail = take_snapshot(client, stream, ledger)
