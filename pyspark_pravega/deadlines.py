@@ -169,6 +169,8 @@ class Retries:
         pause = self._pause * _GENERATOR.uniform(0.5, 1.0)
         if pause >= left:
             self._say_since(unavailable)
+            if unavailable is not None and unavailable.gone:
+                outages.given_up(unavailable.gone)
             return False
         said_after = SAID_AFTER_S if unavailable is None or unavailable.patience is None else _SAID_EARLY_S
         if unavailable is not None and time.monotonic() - self._began >= said_after:

@@ -24,19 +24,16 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outage:
-    """A server that is waited for at this time."""
+class _Outage:
+    """A server that doesn't answer, since it was first missed, and until when it is tried as the log says."""
 
-    gone: str
-    """What doesn't answer, such as `segment store 10.0.0.1:12345`."""
     since: datetime
-    """When it was first missed, by this machine's clock."""
-    reason: str
-    """The error of the last attempt."""
+    until: datetime
 
 
 _lock = threading.Lock()
-_outages: dict[str, Outage] = {}
+_outages: dict[str, _Outage] = {}
+"""By what doesn't answer, such as `segment store 10.0.0.1:12345`."""
 _unnamed: list[datetime] = []
 """When something without a name was said last."""
 _UNNAMED_S = timedelta(minutes=1)
@@ -101,7 +98,7 @@ def _is_of_this_machine(host: str) -> bool:
 
 
 def say(error: UnavailableError, *, seconds_left: float) -> None:
-    """Log that something is waited for, once until it is there again.
+    """Log that something is waited for: once until it is there again or is given up, and anew by who tries it then.
 
     Args:
         error: why it must be waited for.
@@ -109,7 +106,8 @@ def say(error: UnavailableError, *, seconds_left: float) -> None:
     """
     now = datetime.now()
     since = now if error.since is None else now - timedelta(seconds=time.monotonic() - error.since)
-    until = (now + timedelta(seconds=seconds_left)).strftime("%H:%M:%S")
+    end = now + timedelta(seconds=seconds_left)
+    until = end.strftime("%H:%M:%S")
     with _lock:
         if not error.gone:
             # Somebody answers, as a store that a segment has moved from does: nobody will say when that is over.
@@ -118,13 +116,26 @@ def say(error: UnavailableError, *, seconds_left: float) -> None:
             _unnamed[:] = [now]
             _log.warning("%s; it is tried until %s (setting timeout), and Ctrl-C ends that", error, until)
             return
-        if error.gone in _outages:
-            return
-        _outages[error.gone] = Outage(gone=error.gone, since=since, reason=error.reason or str(error))
+        if (said := _outages.get(error.gone)) is not None:
+            if now < said.until:
+                return
+            since = said.since
+        _outages[error.gone] = _Outage(since=since, until=end)
     _log.warning(
         "%s doesn't answer since %s; it is tried until %s (setting timeout), and Ctrl-C ends that%s",
         error.gone, since.strftime("%H:%M:%S"), until, f" ({error.reason})" if error.reason else "",
     )  # fmt: skip
+
+
+def given_up(gone: str) -> None:
+    """Note that somebody doesn't wait any longer. Who still does says so anew.
+
+    Args:
+        gone: what doesn't answer, as errors name it.
+    """
+    with _lock:
+        if (said := _outages.get(gone)) is not None:
+            _outages[gone] = _Outage(since=said.since, until=datetime.now())
 
 
 def over(gone: str) -> None:
@@ -139,12 +150,6 @@ def over(gone: str) -> None:
         outage = _outages.pop(gone, None)
     if outage is not None:
         _log.warning("%s answers again, after %.0f s", gone, (datetime.now() - outage.since).total_seconds())
-
-
-def current() -> list[Outage]:
-    """What this process waits for at this time, or had to give up; the oldest first."""
-    with _lock:
-        return sorted(_outages.values(), key=lambda outage: outage.since)
 
 
 def clock(since: float) -> str:
