@@ -13,7 +13,9 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
+from benchmarks.client import SEGMENTS
 from benchmarks.harness import tell
+from benchmarks.kafka import Broker
 from benchmarks.session import Bench, jvm_of, progress_of
 from pyspark_pravega.client import Client, Stream
 
@@ -25,12 +27,13 @@ has just begun take twice as long."""
 _PARTS = ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets", "commitBatch", "triggerExecution")
 
 
-def latency(bench: Bench, seconds: float) -> str:
+def latency(bench: Bench, seconds: float, kafka: Broker | None = None) -> str:
     """At a steady rate: how long after it was written an event is in the second stream.
 
     Args:
         bench: where to measure.
         seconds: how long each way is measured.
+        kafka: a broker, between whose topics the same is measured.
 
     Returns:
         The delays of each way, and what its batches spent their time on, in Markdown.
@@ -53,6 +56,12 @@ def latency(bench: Bench, seconds: float) -> str:
         f"real-time, at-least-once, batches of 5 s, for {less:.0f} s": through("at-least-once", short, less),
         f"no query: a reader of the first stream, for {less:.0f} s": lambda _: _delays(bench, less, None, []),
     }
+    if kafka is not None:
+        ways |= {
+            "Kafka: real-time, at-least-once, within a batch": lambda _: _delays_in_kafka(bench, kafka, seconds, long),
+            "Kafka: micro-batches, at-least-once": lambda _: _delays_in_kafka(bench, kafka, seconds, micro),
+            f"Kafka: no query, for {less:.0f} s": lambda _: _delays_in_kafka(bench, kafka, less, None),
+        }
     lines = [
         f"| Pravega to Pravega, {_RATE:,} events/s for {seconds:.0f} s | median, ms | p99, ms | most, ms |",
         "|---|--:|--:|--:|",
@@ -62,7 +71,7 @@ def latency(bench: Bench, seconds: float) -> str:
         if not delays:
             raise AssertionError(f"{name}: nothing came through")
         p99 = delays[int(len(delays) * 0.99)]
-        lines.append(f"| {name} | {statistics.median(delays):.0f} | {p99:.0f} | {delays[-1]:.0f} |")
+        lines.append(f"| {name} | {statistics.median(delays):.1f} | {p99:.1f} | {delays[-1]:.0f} |")
         tell(lines[-1])
     lines += ["", f"| a batch's parts, median, ms | {' | '.join(_PARTS)} |", f"|---|{'--:|' * len(_PARTS)}"]
     for name, durations in batches.items():
@@ -115,6 +124,39 @@ def _delays_in_spark(bench: Bench, seconds: float) -> list[float]:
     query.stop()
     rows = session.table(name).where(f"value >= {since}").select("delay").collect()
     return sorted(row.delay / 1000 for row in rows)
+
+
+def _delays_in_kafka(bench: Bench, kafka: Broker, seconds: float, trigger: dict[str, str] | None) -> list[float]:
+    """How long events take from a topic to another one by Spark's source and sink, in s, ascending.
+
+    Args:
+        bench: where to measure.
+        kafka: the broker.
+        seconds: how long.
+        trigger: the query's; None for no query.
+    """
+    source = sink = f"t{time.time_ns()}"
+    kafka.create(source, SEGMENTS)
+    query: StreamingQuery | None = None
+    if trigger is not None:
+        sink = f"{source}-sink"
+        kafka.create(sink, SEGMENTS)
+        there = {"kafka.bootstrap.servers": kafka.address}
+        rows = bench.session.readStream.format("kafka").options(**there, subscribe=source, startingOffsets="latest")
+        writer: Any = rows.load().select("key", "value").writeStream.outputMode("update").format("kafka")
+        writer = writer.options(**there, topic=sink, checkpointLocation=bench.checkpoint()).trigger(**trigger)
+        query = writer.start()
+    delays = kafka.pulse(
+        source,
+        sink,
+        partitions=SEGMENTS,
+        events=_RATE,
+        warm_up=_WARM_UP_S if query else 1,
+        seconds=seconds,
+    )
+    if query is not None:
+        query.stop()
+    return delays
 
 
 def _delays(

@@ -16,6 +16,7 @@ import pyspark_pravega
 from benchmarks.client import SCOPE, SEGMENTS
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.sandbox import Sandbox
+from pyspark_pravega.spark.jars import jar
 
 TIMEOUT_S = "120"
 
@@ -54,12 +55,23 @@ class Bench:
 
 
 @contextmanager
-def session_of(sandbox: Sandbox, conf: Sequence[str]) -> Iterator[SparkSession]:
-    """A session with two task slots, whose catalog `pravega` is the sandbox."""
+def session_of(
+    sandbox: Sandbox, conf: Sequence[str], *, slots: int = 2, jars: Sequence[Path] = ()
+) -> Iterator[SparkSession]:
+    """A session whose catalog `pravega` is the sandbox.
+
+    Args:
+        sandbox: the servers.
+        conf: further configuration, each `KEY=VALUE`.
+        slots: how many tasks it runs at a time.
+        jars: what it has beside this package's.
+    """
     builder: SparkSession.Builder = SparkSession.builder
     builder = pyspark_pravega.configure(
-        builder.master("local[2]").appName("benchmark"), controller=sandbox.controller_uri
+        builder.master(f"local[{slots}]").appName("benchmark"), controller=sandbox.controller_uri
     )
+    if jars:
+        builder = builder.config("spark.jars", ",".join(map(str, [jar(), *jars])))
     for key, value in {
         "spark.sql.catalog.pravega.timeout": TIMEOUT_S,
         "spark.ui.enabled": "false",

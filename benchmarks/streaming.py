@@ -21,6 +21,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from benchmarks.client import SCOPE, SEGMENTS, make_events
 from benchmarks.harness import driver_pid, tell
 from benchmarks.java_client import JavaClient, java_client
+from benchmarks.kafka import broker, spark_jars
 from benchmarks.latency import latency
 from benchmarks.results import append, describe_machine
 from benchmarks.session import TIMEOUT_S, Bench, progress_of, session_of
@@ -204,7 +205,10 @@ def main() -> None:
         settings = Settings.resolve({"controller-uri": sandbox.controller_uri, "timeout": TIMEOUT_S}, environ={})
         client = stack.enter_context(Client(settings))
         client.controller.create_scope(SCOPE)
-        bench = Bench(client, stack.enter_context(session_of(sandbox, arguments.conf)), folder)
+        jars = spark_jars() if arguments.kafka else []
+        session = stack.enter_context(session_of(sandbox, arguments.conf, slots=arguments.slots, jars=jars))
+        bench = Bench(client, session, folder)
+        kafka = stack.enter_context(broker(folder / "kafka")) if arguments.kafka else None
         if "catch-up" in arguments.what:
             payloads, keys = make_events(100)
             pairs = zip(keys.to_pylist(), payloads.to_pylist(), strict=True)
@@ -221,7 +225,7 @@ def main() -> None:
             parts.append(catch_up(bench, java, int(2_000_000 * arguments.scale), arguments.runs))
         others: dict[str, Callable[[], str]] = {
             "planning": lambda: planning(bench),
-            "latency": lambda: latency(bench, 60 * arguments.scale),
+            "latency": lambda: latency(bench, 60 * arguments.scale, kafka),
             "real-time": lambda: stand(bench, 600 * arguments.scale),
             "soak": lambda: soak(bench, 600 * arguments.scale, arguments.rate),
         }
@@ -243,6 +247,13 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--runs", type=int, default=5, help="how often the catch-up is measured")
     parser.add_argument("--scale", type=float, default=1.0, help="part of the events and times, for a quick look")
     parser.add_argument("--rate", type=float, default=float("inf"), help="events/s that a soak writes at most")
+    parser.add_argument("--slots", type=int, default=2, help="how many tasks Spark runs at a time")
+    parser.add_argument(
+        "--kafka",
+        action="store_true",
+        help="measure latency between topics of Kafka, too, by Spark's source and sink, whose real-time queries need a "
+        "task slot for each of 4 partitions (--slots 4); 60 MB are fetched once",
+    )
     parser.add_argument("--heap", default="8g", help="the server's heap; it holds all events")
     parser.add_argument("--conf", action="append", default=[], metavar="KEY=VALUE", help="of Spark; several times")
     parser.add_argument(
