@@ -23,7 +23,6 @@ DEFAULT_LEASE_MS = 60_000
 _MOST_WAITING_BYTES = 8 * BLOCK_BYTES
 _LITTLE_BYTES = 64 << 10
 """A block of fewer bytes is sent together with those of other segments."""
-_FEW_SEGMENTS = 8
 _BATCH_BYTES = 1024
 """What a batch takes beside its events."""
 _POLL_S = 0.005
@@ -215,14 +214,14 @@ class TransactionWriter:
         batch = Batch.joined(self._waiting)
         self._waiting, self._waiting_bytes = [], 0
         # Where each segment gets little, waiting for each takes longer than the rest.
-        many, held_back = len(self._cells) > _FEW_SEGMENTS, list[SegmentWriter]()
+        several, held_back = len(self._cells) > 1, list[SegmentWriter]()
         with self._lost_if_gone():
             for part in batch.parts(len(self._cells)):
                 for cell, placed in part.place(self._cells):
                     writer = self._writer(cell.segment_id)
                     for block in blocks(placed):
                         data, events = memoryview(block.data), len(block)
-                        if many and len(data) <= _LITTLE_BYTES and writer.hold_back(data, events):
+                        if several and len(data) <= _LITTLE_BYTES and writer.hold_back(data, events):
                             held_back.append(writer)
                         else:
                             writer.append(data, events)

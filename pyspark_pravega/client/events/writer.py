@@ -13,13 +13,15 @@ import pyarrow as pa
 from pyspark_pravega.client.connections import Cluster
 from pyspark_pravega.client.events.blocks import Batch, Events, Keys, Placed, blocks, by_segment, joined
 from pyspark_pravega.client.names import SegmentRange, Stream
-from pyspark_pravega.client.segments import BLOCK_BYTES, HeldConnections, SegmentWriter
+from pyspark_pravega.client.segments import BLOCK_BYTES, HeldConnections, SegmentWriter, store_together
 from pyspark_pravega.deadlines import Retries
 from pyspark_pravega.errors import PravegaError, SegmentSealedError, StreamSealedError
 
 LINGER_S = 0.1
 CONFIRM_S = 0.5
 """How long a writer that is given nothing leaves acknowledgements unread: a lost connection may show only there."""
+_LITTLE_BYTES = 64 << 10
+"""A block of fewer bytes is sent together with those of other segments, when the writer is closed."""
 _WORTH_A_BLOCK = 4
 """Part of a block that is sent without waiting for the rest, when blocks before it are sent."""
 
@@ -65,6 +67,7 @@ class StreamWriter:
         linger_s: float = LINGER_S,
         block_bytes: int = BLOCK_BYTES,
         writer_id: uuid.UUID | None = None,
+        segments: Sequence[SegmentRange] = (),
     ) -> None:
         """Open a stream for writing.
 
@@ -74,6 +77,8 @@ class StreamWriter:
             linger_s: how long an event may wait for others, in seconds; with 0 each batch is sent at once.
             block_bytes: the size of a block, in bytes.
             writer_id: under which segments know the writer; a new one for each segment when None.
+            segments: those that take events now, ordered by key range, where that is known; else the controller is
+                asked.
 
         Raises:
             StreamNotFoundError: there is no such stream.
@@ -82,10 +87,12 @@ class StreamWriter:
         self.stream = stream
         self.events_written = 0
         """Events handed over so far; after `flush` all of them are stored."""
+        self.bytes_written = 0
+        """Theirs, frames included."""
         self._writer_id = writer_id
         self._client, self._block_bytes, self._linger_s = client, block_bytes, linger_s
         self._lock = threading.RLock()
-        self._ranges = _current(client, stream)
+        self._ranges = tuple(segments) or _current(client, stream)
         self._lanes: dict[int, _Lane] = {}
         self._held = HeldConnections()
         self._turn = 0
@@ -94,6 +101,17 @@ class StreamWriter:
         self._wake = threading.Condition(self._lock)
         self._closed = False
         self._flusher: threading.Thread | None = None
+
+    @property
+    def unacknowledged(self) -> tuple[int, int]:
+        """How many events that were handed over aren't known to be stored, and their bytes, frames included."""
+        with self._lock:
+            events, size = 0, 0
+            for lane in self._lanes.values():
+                sent, sent_bytes = lane.writer.unacknowledged
+                events += sent + sum(map(len, lane.buffered))
+                size += sent_bytes + lane.bytes
+            return events, size
 
     def flush(self) -> None:
         """Wait until everything that was written is stored.
@@ -123,6 +141,7 @@ class StreamWriter:
                 return
             try:
                 if self._failed is None:
+                    self._store_together()
                     self.flush()
             finally:
                 self._end()
@@ -143,6 +162,7 @@ class StreamWriter:
         for part in batch.parts(len(self._ranges)):
             for owner, placed in self._new(part).place(self._ranges):
                 self.events_written += len(placed)
+                self.bytes_written += placed.data.size
                 self._lane(owner).put(placed)
             self._send(full_only=self._linger_s > 0)
         if self._oldest is None:
@@ -150,6 +170,21 @@ class StreamWriter:
                 self._oldest = time.monotonic()
             self._start_flusher()
             self._wake.notify()
+
+    def _store_together(self) -> None:
+        """Store what little there is for segments to which nothing was sent: no connection of their own is worth it.
+
+        What that doesn't store is left to `flush`.
+        """
+        held_back = []
+        for lane in self._lanes.values():
+            if 0 < lane.bytes <= _LITTLE_BYTES and all(placed.numbers is None for placed in lane.buffered):
+                for part in lane.take(self._block_bytes):
+                    if lane.writer.hold_back(part.view, len(part), origin=part):
+                        held_back.append(lane.writer)
+                    else:
+                        lane.put(part)
+        store_together(self._client.pool, self.stream, held_back)
 
     def _check(self) -> None:
         if self._failed is not None:

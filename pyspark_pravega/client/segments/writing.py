@@ -145,19 +145,20 @@ class SegmentWriter:
             self.flush()
         self._append(self._counted(data, events, origin))
 
-    def hold_back(self, data: Buffer, events: int) -> bool:
+    def hold_back(self, data: Buffer, events: int, *, origin: object = None) -> bool:
         """Take a block as `append` does, and send it with the next one, or by `flush`: see `spread`.
 
         Args:
             data: as of `append`.
             events: likewise.
+            origin: likewise.
 
         Returns:
             False where it isn't taken: the writer has a connection, or something under way.
         """
         if self._connection is not None or self._unacknowledged:
             return False
-        self._unacknowledged.append(self._counted(data, events))
+        self._unacknowledged.append(self._counted(data, events, origin))
         return True
 
     def _counted(self, data: Buffer, events: int, origin: object = None) -> _Block:
@@ -194,6 +195,13 @@ class SegmentWriter:
         """Whether something was sent whose acknowledgement wasn't read."""
         return bool(self._unacknowledged)
 
+    @property
+    def unacknowledged(self) -> tuple[int, int]:
+        """How many events and bytes aren't known to be stored."""
+        return sum(block.events for block in self._unacknowledged), sum(
+            len(block.data) for block in self._unacknowledged
+        )
+
     def flush(self) -> None:
         """Wait until everything is stored.
 
@@ -209,10 +217,7 @@ class SegmentWriter:
             PravegaError: as `append`.
         """
         self.flush()
-        if self._connection is not None:
-            self._pool.give_back(self._connection)
-            self._connection = None
-        self._held.leave(self)
+        self.close()
 
     def unstored(self) -> list[object]:
         """What a sealed segment didn't take.
@@ -226,7 +231,7 @@ class SegmentWriter:
             SegmentNotFoundError: the segment has been deleted meanwhile.
             SegmentStoreUnavailableError: the segment store can't be reached.
         """
-        self.close()
+        self._drop()
         self._stored_up_to()
         return [block.origin for block in self._unacknowledged]
 
@@ -257,7 +262,14 @@ class SegmentWriter:
                     raise
 
     def close(self) -> None:
-        """Let go of the connection; what hasn't been flushed may or may not be stored."""
+        """Let go of the connection, to others if all is stored; what isn't flushed may or may not be stored."""
+        if self._connection is not None and not self._unacknowledged:
+            self._pool.give_back(self._connection)
+            self._connection = None
+        self._drop()
+
+    def _drop(self) -> None:
+        """Let go of the connection, on which nobody knows what is under way."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -283,7 +295,7 @@ class SegmentWriter:
                     self._acknowledge(connection)
                 return
             except (SegmentStoreUnavailableError, TokenExpiredError) as error:
-                self.close()
+                self._drop()
                 self._pool.learn(self._stream, self.segment_id, error)
                 if len(self._unacknowledged) < count:
                     # It goes on, if with trouble: the time to give up begins anew.
@@ -292,7 +304,7 @@ class SegmentWriter:
                 if not retries.again():
                     raise
             except PravegaError:
-                self.close()
+                self._drop()
                 raise
 
     def _resume(self, *, fresh: bool) -> Connection:

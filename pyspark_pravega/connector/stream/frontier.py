@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut
 from pyspark_pravega.client.names import Successor
@@ -40,6 +41,8 @@ class Look:
     """How far each of these segments can be read."""
     made_ms: int
     """As `StreamPosition.made_ms`, of `position`."""
+    at_tail: bool
+    """Whether the ends are the stream's tail: none is a limit, and none of these segments has successors."""
 
     @property
     def bytes(self) -> int:
@@ -62,6 +65,8 @@ class StreamFrontier:
         self.stream = stream
         self._client, self._fail = client, fail_on_data_loss
         self._successors: dict[int, tuple[Successor, ...]] = {}
+        self._waits = True
+        """Whether the last look has found nothing to read."""
 
     def head(self) -> StreamPosition:
         """The table's first events: what a replacement has left to be truncated isn't among them."""
@@ -100,13 +105,15 @@ class StreamFrontier:
         Raises:
             DataLossError: events behind `position` are gone.
         """
-        first = self._look(position, limit or {})
+        look = partial(self._look, position, limit or {})
         # A query that waits at the tail asks a hundred times a second: what is empty needs no second look.
-        return (
-            first
-            if not first.bytes
-            else consistently(self._client, self.stream, lambda _: self._look(position, limit or {}))
-        )
+        if self._waits:
+            first = look()
+            if not first.bytes:
+                return first
+        found = consistently(self._client, self.stream, lambda _: look())
+        self._waits = not found.bytes
+        return found
 
     def parts(self, start: StreamPosition, end: StreamPosition) -> list[SegmentPart]:
         """The bytes between two positions.
@@ -173,7 +180,8 @@ class StreamFrontier:
                     f'the head of stream "{self.stream}" moves faster than it can be followed: give it longer retention'
                 )
             ends[segment_id] = max(offset, min(state.write_offset, limit.get(segment_id, state.write_offset)))
-        return Look(position=position, ends=ends, made_ms=_youngest(states))
+        at_tail = not limit and not any(state is not None and state.sealed for state in states.values())
+        return Look(position=position, ends=ends, made_ms=_youngest(states), at_tail=at_tail)
 
     def _succeed(
         self, position: dict[int, int], states: Mapping[int, SegmentState | None], limit: Mapping[int, int]

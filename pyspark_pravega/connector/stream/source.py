@@ -15,7 +15,7 @@ from pyspark_pravega.connector.stream.admission import Admission, Limits
 from pyspark_pravega.connector.stream.consumption import Subscription
 from pyspark_pravega.connector.stream.following import FollowedPartition, share
 from pyspark_pravega.connector.stream.frontier import Look, StreamFrontier
-from pyspark_pravega.connector.stream.lag import lag_of, summary
+from pyspark_pravega.connector.stream.lag import SegmentLag, lag_of, summary
 from pyspark_pravega.connector.stream.offsets import SourceOffset, StreamPosition
 from pyspark_pravega.connector.stream.steps import Step, all_that_is_left, versions_of
 from pyspark_pravega.errors import ConfigurationError, SegmentNotFoundError, SegmentTruncatedError
@@ -91,6 +91,10 @@ class StreamSource:
         """
         self._check_streams(start)
         looks = {stream: self._look(stream, start[stream], target) for stream in self.streams}
+        if all(look.at_tail for look in looks.values()):
+            ends = {stream: StreamCut(stream, look.ends) for stream, look in looks.items()}
+            tail = {stream: StreamPosition(cut=end, made_ms=looks[stream].made_ms) for stream, end in ends.items()}
+            self._tail = time.monotonic(), SourceOffset(tail)
         available = {
             (stream, segment_id): (look.position[segment_id], end)
             for stream, look in looks.items()
@@ -100,15 +104,15 @@ class StreamSource:
         if target is not None:
             limits = Limits(max_events=limits.max_events, max_bytes=limits.max_bytes)
         try:
-            ends = self._admission.admit(available, limits, lambda: self._steps(looks))
+            admitted = self._admission.admit(available, limits, lambda: self._steps(looks))
         except (SegmentTruncatedError, SegmentNotFoundError):
             # It is told, or passed over, as everywhere.
             return self.latest_offset(start, limited=limited, target=target)
-        if all(ends[segment] == begin for segment, (begin, _) in available.items()):
+        if all(admitted[segment] == begin for segment, (begin, _) in available.items()):
             return start
         positions = {}
         for stream, look in looks.items():
-            offsets = {segment_id: ends[stream, segment_id] for segment_id in look.ends}
+            offsets = {segment_id: admitted[stream, segment_id] for segment_id in look.ends}
             positions[stream] = StreamPosition(
                 cut=StreamCut(stream, offsets), made_ms=look.made_ms, end=self._kept_end(stream, start[stream])
             )
@@ -221,8 +225,23 @@ class StreamSource:
         """
         now = time.monotonic()
         if self._last_lag is None or self._last_lag[1] != consumed or self._last_lag[0] + _RECENT_S < now:
-            self._last_lag = now, consumed, summary(lag_of(self._client, self.behind(consumed)))
+            # Spark asks before a micro-batch's tasks begin, and waits: one that has all there was needs no look.
+            lags = self._nothing_behind(consumed) or lag_of(self._client, self.behind(consumed))
+            self._last_lag = now, consumed, summary(lags)
         return self._last_lag[2]
+
+    def _nothing_behind(self, consumed: SourceOffset) -> list[SegmentLag]:
+        """The lags, where the offset is the tail as of the last second; else none."""
+        if self._tail is None or self._tail[0] + _RECENT_S < time.monotonic():
+            return []
+        tail = self._tail[1]
+        if any(tail[stream].cut != position.cut for stream, position in consumed.items()):
+            return []
+        return [
+            SegmentLag(stream=stream, segment_id=segment_id, bytes=0, events=0)
+            for stream, position in consumed.items()
+            for segment_id in position.cut
+        ]
 
     def _steps(self, looks: Mapping[Stream, Look]) -> Iterable[Step]:
         for stream in self.streams:

@@ -13,7 +13,9 @@ import pyarrow as pa
 
 from pyspark_pravega.client import Client, Staged
 from pyspark_pravega.client.connections import KnownEndpoints
+from pyspark_pravega.client.names import SegmentRange
 from pyspark_pravega.client.positions import proper_cut
+from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import (
     Ledger,
     Replacement,
@@ -41,6 +43,8 @@ from pyspark_pravega.together import together
 
 _QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
 """Spark tells a streaming query's tasks under these names whose they are."""
+_KNOWN_MS = 10_000
+"""For how long tasks believe which segments take events. One that was sealed by then says so; later it may be gone."""
 
 
 class TaskMessage(WriterCommitMessage):
@@ -93,20 +97,25 @@ class WriteJob:
         self.plan, self.job = plan, uuid.uuid4()
         self._opened = opened
         self._endpoints: KnownEndpoints | None = None
+        self._segments: tuple[SegmentRange, ...] = ()
+        """What takes events, as of `_looked_ms`."""
+        self._looked_ms = now_ms()
         if opened:
             client = shared_client(plan.settings)
             ledger = open_ledger(client, plan.stream) if plan.transacts else None
             if ledger is not None:
                 together(lambda: check_stream(client, plan), ledger.job(self.job).open)
-            else:
+            elif plan.transacts:
                 check_stream(client, plan)
-                if plan.transacts:
-                    try:
-                        ledger = create_ledger(client, plan.stream, to_write=True)
-                    except (StreamNotFoundError, StreamSealedError):
-                        check_stream(client, plan)
-                        raise
-                    ledger.job(self.job).open()
+                try:
+                    ledger = create_ledger(client, plan.stream, to_write=True)
+                except (StreamNotFoundError, StreamSealedError):
+                    check_stream(client, plan)
+                    raise
+                ledger.job(self.job).open()
+            else:
+                # Else each task would ask for the segments.
+                self._segments = check_stream(client, plan)
             self._endpoints = known_endpoints(client, plan.stream)
 
     @told_plainly()
@@ -221,7 +230,8 @@ class WriteJob:
     def _task(self, partition: int) -> Task:
         client = self._client()
         if not self.plan.transacts:
-            return DirectTask(client, self.plan)
+            is_known = abs(now_ms() - self._looked_ms) < _KNOWN_MS
+            return DirectTask(client, self.plan, self._segments if is_known else ())
         return TransactionTask(
             client, self.ledger().job(self.job), self.plan, partition=partition, late=not self._opened
         )

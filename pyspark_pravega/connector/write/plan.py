@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.client.names import SegmentRange
 from pyspark_pravega.connector.index import IndexedColumn
 from pyspark_pravega.connector.log import Progress, Replacement
 from pyspark_pravega.connector.option_names import (
@@ -377,18 +378,25 @@ def time_column(schema: StructType, name: str) -> str:
     return str(columns[0].name)
 
 
-def check_stream(client: Client, plan: WritePlan) -> None:
+def check_stream(client: Client, plan: WritePlan) -> tuple[SegmentRange, ...]:
     """Refuse to write to a stream that isn't the one that a write was planned for.
 
     Args:
         client: the cluster.
         plan: the write.
 
+    Returns:
+        The segments that take events now, ordered by key range; none of a sealed stream.
+
     Raises:
         TableChangedError: it was dropped, and perhaps made again.
     """
     try:
-        client.controller.segment_ranges(plan.stream, [plan.segment_id])
+        current = client.controller.current_segments(plan.stream)
+        # A stream that is made again goes on counting segments.
+        if plan.segment_id not in current.ids:
+            client.controller.segment_ranges(plan.stream, [plan.segment_id])
+        return current.ranges
     except NotFoundError:
         again = " and made again" if client.controller.stream_exists(plan.stream) else ""
         raise TableChangedError(

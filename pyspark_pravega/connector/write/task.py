@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -12,13 +13,13 @@ import pyarrow.compute as pc
 
 from pyspark_pravega.client import Client, EventWriter, Staged, Transaction, TransactionWriter
 from pyspark_pravega.client.events import LINGER_S, LeaseKeeper, abort_quietly
+from pyspark_pravega.client.names import SegmentRange
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.index import Block, IndexWriter
 from pyspark_pravega.connector.log import JobLog, Joined
 from pyspark_pravega.connector.option_names import BEST_EFFORT
 from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.errors import EventEncodeError, PravegaError, TransactionError
-from pyspark_pravega.frames import framing
 
 _log = logging.getLogger(__name__)
 
@@ -257,14 +258,15 @@ class TransactionTask:
 class DirectTask:
     """Appends to the stream: visible at once, and again when the task is repeated."""
 
-    def __init__(self, client: Client, plan: WritePlan) -> None:
+    def __init__(self, client: Client, plan: WritePlan, segments: Sequence[SegmentRange] = ()) -> None:
         """Prepare; nothing is sent before the first row.
 
         Args:
             client: the cluster.
             plan: how to write.
+            segments: see `EventWriter`.
         """
-        self._client, self._plan = client, plan
+        self._client, self._plan, self._segments = client, plan, segments
         self._writer: EventWriter | None = None
         self._rows = self._bytes = 0
 
@@ -278,21 +280,20 @@ class DirectTask:
         keys = None if plan.routing is None else plan.routing.keys(batch)
         try:
             if self._writer is None:
-                self._writer = EventWriter(self._client, plan.stream, linger_s=0.0 if plan.at_once else LINGER_S)
+                linger_s = 0.0 if plan.at_once else LINGER_S
+                self._writer = EventWriter(self._client, plan.stream, linger_s=linger_s, segments=self._segments)
             self._writer.write_batch(events, keys)
         except EventEncodeError:
             raise
         except PravegaError as error:
             self._lose(error)
-            return
-        self._rows += len(events)
-        self._bytes += pc.sum(pc.binary_length(events)).as_py() + framing.HEADER_SIZE * len(events)
 
     def finish(self) -> Written:
         """As `Task.finish`."""
         try:
             if self._writer is not None:
                 self._writer.close()
+                self._count(self._writer)
         except PravegaError as error:
             self._lose(error)
         return Written(rows=self._rows, bytes=self._bytes)
@@ -303,9 +304,17 @@ class DirectTask:
             self._writer.__exit__(PravegaError)
             self._writer = None
 
+    def _count(self, writer: EventWriter) -> None:
+        """Count what a writer has stored, now that it is through."""
+        events, size = writer.unacknowledged
+        self._rows += writer.events_written - events
+        self._bytes += writer.bytes_written - size
+
     def _lose(self, error: PravegaError) -> None:
         if self._plan.mode != BEST_EFFORT:
             raise error
+        if self._writer is not None:
+            self._count(self._writer)
         _log.warning('events for stream "%s" are lost (writer mode best-effort): %s', self._plan.stream, error)
         self.abort()
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence, Set
 from contextlib import AbstractContextManager, suppress
 
 from pyspark_pravega.client import Client, Transaction
+from pyspark_pravega.client.names import SegmentRange
 from pyspark_pravega.connector.log import Intent, Ledger, clean
 from pyspark_pravega.connector.write.commit.attempts import Attempts
 from pyspark_pravega.connector.write.commit.promise import Promise, Replacing, intent_of
@@ -147,7 +148,7 @@ class Committer:
         epoch: Epoch | None,
         replacement: Replacing,
         kept_alive: AbstractContextManager[None],
-        checked: Begun[None],
+        checked: Begun[tuple[SegmentRange, ...]],
     ) -> tuple[Stage, Set[uuid.UUID]]:
         """The first try, as far as this process knows: what it came to, and which transactions it leaves over."""
         attempts.abort(attempts.noted - attempts.winners)
@@ -170,7 +171,7 @@ class Committer:
         attempts: Attempts,
         epoch: Epoch | None,
         kept_alive: AbstractContextManager[None],
-        checked: Begun[None],
+        checked: Begun[tuple[SegmentRange, ...]],
     ) -> tuple[Transaction | None, Intent]:
         with explaining_expired_leases(self._plan, attempts.written):
             try:
@@ -181,7 +182,7 @@ class Committer:
                 raise
 
     def _gather(
-        self, attempts: Attempts, epoch: Epoch | None, checked: Begun[None]
+        self, attempts: Attempts, epoch: Epoch | None, checked: Begun[tuple[SegmentRange, ...]]
     ) -> tuple[Transaction | None, Intent]:
         target = attempts.gather()
         checked.result()
