@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +13,17 @@ def running_sandbox() -> Mapping[str, str]:
     room: Any = _room()
     environment: Mapping[str, str] = {} if room is None else room.variables("pravega")
     return environment
+
+
+def sandbox_said_by(folder: Path) -> None:
+    """Note for a Spark program's other processes that this one has said which sandbox is used.
+
+    Args:
+        folder: the first of those in which the program keeps its blocks.
+    """
+    room: Any = _room()
+    if room is not None:
+        room.said_by(folder)
 
 
 def is_of_cluster(controllers: Sequence[tuple[str, int]]) -> bool:

@@ -70,7 +70,7 @@ SETTINGS = (
     Setting(
         name="timeout",
         environment="PRAVEGA_TIMEOUT",
-        value="seconds",
+        value="seconds, or a time: `90s`",
         unset=f"{DEFAULT_TIMEOUT_S:g}",
         about="how long a server that is gone is waited for",
     ),

@@ -193,11 +193,11 @@ def _in_units(amount: int, units: Mapping[str, int]) -> str:
 
 
 def seconds(key: str, text: str, *, most: float) -> float:
-    """A number of seconds above 0, with or without a fraction.
+    """A time span above 0, in seconds: as of `duration`, but that a number without a unit is one of seconds.
 
     Args:
         key: whose value it is, for the message.
-        text: the value.
+        text: the value; a number may have a fraction.
         most: what it must be less than.
 
     Raises:
@@ -206,9 +206,11 @@ def seconds(key: str, text: str, *, most: float) -> float:
     try:
         value = float(text)
     except ValueError:
-        value = 0.0
+        value = (_milliseconds(text) or 0) / 1000
     if not 0 < value < most:
-        raise ConfigurationError(f'"{key}" must be a number of seconds between 0 and {most:g}, not "{text}"')
+        raise ConfigurationError(
+            f'"{key}" must be seconds, or a time like 2 min, above 0 and below {most:g} s, not "{text[:60]}"'
+        )
     return value
 
 

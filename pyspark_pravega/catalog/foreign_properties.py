@@ -5,6 +5,10 @@ Names are those of Kafka's topics (kafka.apache.org, "Topic Configs"), of Delta 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from pyspark_pravega.values import duration_text, size_text
+
 _RETENTION = "'retention' = '7 days', or '10 GB', says what a stream keeps"
 _KEY = "'primary-key' = 'id' makes a table that keeps the last row of each key, and 'compact-when' = '1 GB' compacts it"
 _SEGMENTS = "'segments' = '4', and 'scaling' = '1000 events/s', say how many segments a stream has"
@@ -67,20 +71,58 @@ _OWNERS = {
 """By what names begin with: all of these are theirs."""
 
 
-def told(key: str) -> str | None:
+def _kept(text: Callable[[int], str], unit: int = 1) -> Callable[[str], str | None]:
+    def words(value: str) -> str | None:
+        if value == "-1":
+            return "a stream keeps everything: leave it out"
+        return f"'retention' = '{text(int(value) * unit)}'" if value.isdecimal() and int(value) else None
+
+    return words
+
+
+def _segments(value: str) -> str | None:
+    return f"'segments' = '{value}'" if value.isdecimal() and int(value) else None
+
+
+def _files(value: str) -> str | None:
+    return f"'rollover-size' = '{size_text(int(value))}'" if value.isdecimal() and int(value) else None
+
+
+_VALUED: dict[str, Callable[[str], str | None]] = {
+    "retention.ms": _kept(duration_text),
+    "log.retention.minutes": _kept(duration_text, 60_000),
+    "log.retention.hours": _kept(duration_text, 3_600_000),
+    "retention.bytes": _kept(size_text),
+    "segment.bytes": _files,
+    "partitions": _segments,
+    "num.partitions": _segments,
+    "cleanup.policy": {"delete": _RETENTION, "compact": _KEY}.get,
+    "compression.type": {
+        "none": "events aren't compressed: leave it out",
+        "uncompressed": "events aren't compressed: leave it out",
+        "gzip": "'compression' = 'gzip' compresses events",
+    }.get,
+}
+"""What does the same as some values of Kafka's; None of others."""
+
+
+def told(key: str, value: str) -> str | None:
     """Whose a property is, and what does the same here.
 
     Args:
         key: its name, in any case.
+        value: its value.
 
     Returns:
         The message of a refusal; None for a name that no other system has.
     """
     name = key.lower()
     owner = next((owner for prefix, owner in _OWNERS.items() if name.startswith(prefix)), None)
-    twin = KAFKA.get(name) or KAFKA.get(name.removeprefix("kafka."))
+    topics = name.removeprefix("kafka.")
+    twin = KAFKA.get(topics)
     if twin is not None:
         owner = "Kafka's"
+        twin = (_VALUED[topics](value.strip().lower()) if topics in _VALUED else None) or twin
     else:
         twin = LAKES.get(name)
         owner = owner or ("Iceberg's" if twin else None)

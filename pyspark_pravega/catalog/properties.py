@@ -272,7 +272,7 @@ def known_properties(properties: Mapping[str, str], own: frozenset[str] = _OWN) 
             raise ConfigurationError(f'"{key}" is no table property: set it in the configuration of the session')
         elif key == COLUMNS:
             raise ConfigurationError(f'table property "{key}" is set by CREATE TABLE itself')
-        elif foreign := foreign_properties.told(key):
+        elif foreign := foreign_properties.told(key, value):
             raise ConfigurationError(foreign)
         elif key in _SPARKS_OWN or "." in key:
             kept[key] = value

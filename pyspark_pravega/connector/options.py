@@ -419,9 +419,11 @@ def canonical(options: Mapping[str, str], known: frozenset[str], kind: str) -> d
         name = name_among(canonical_key(key), known)
         if name not in known:
             name = foreign_options.twin(key, known) or name
+            if why := foreign_options.refused(key, value):
+                raise ConfigurationError(why)
         if name not in known:
-            why = foreign_options.told(key) or f'unknown {kind} "{key}"{did_you_mean(name, map(shown, known))}'
-            raise ConfigurationError(why)
+            why = foreign_options.told(key, value, known)
+            raise ConfigurationError(why or f'unknown {kind} "{key}"{did_you_mean(name, map(shown, known))}')
         # Which one comes last is chance: they come from a hash map.
         if values.setdefault(name, value) != value:
             raise ConfigurationError(

@@ -25,8 +25,8 @@ def running() -> state.State | None:
 def variables(program: str) -> Mapping[str, str]:
     """The running sandbox's environment, with the user and the password where it asks for them.
 
-    That it is used is said on standard error: once by a process and those that it starts, and once by a Spark program's
-    workers.
+    That it is used is said on standard error: once by a process and those that it starts, and once by a Spark program,
+    its catalog process and its workers.
 
     Args:
         program: who says so.
@@ -45,10 +45,25 @@ def variables(program: str) -> Mapping[str, str]:
     return sandbox.environment()
 
 
+def said_by(folder: Path) -> None:
+    """Note for the workers and the catalog process of a Spark program what this process has said.
+
+    Args:
+        folder: the first of those in which the program keeps its blocks.
+    """
+    sandbox = running()
+    if sandbox is not None and os.environ.get(SAID) == sandbox.addresses():
+        _note(folder, sandbox)
+
+
 def _is_first(sandbox: state.State) -> bool:
-    """Whether no other worker of this Spark program has said it. They know nothing of each other, and share a folder
+    """Whether no other process of this Spark program has said it. They know nothing of each other, and share a folder
     that Spark removes at the program's end."""
-    folder = Path(os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0])
+    return _note(Path(os.environ.get("SPARK_LOCAL_DIRS", "").partition(",")[0]), sandbox)
+
+
+def _note(folder: Path, sandbox: state.State) -> bool:
+    """Note in a program's folder that it was said; whether that is new."""
     if not folder.name.startswith("blockmgr-"):
         return True
     try:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark_pravega.errors import ConfigurationError
-from pyspark_pravega.found import running_sandbox
+from pyspark_pravega.found import running_sandbox, sandbox_said_by
 from pyspark_pravega.settings import (
     CREDENTIAL_KEYS,
     SECRET_KEYS,
@@ -112,6 +113,7 @@ def configure(
         _set_if_missing(session, GROUP_FILTER, "false")
         _bring_shared_memory(session)
         jvm: Any = session.sparkContext._jvm
+        sandbox_said_by(Path(jvm.pyspark.pravega.bridge.BlockFolders.all().partition(",")[0]))
         jvm.pyspark.pravega.Secrets.clear(catalog)
         whole = settings.to_options()
         for key in SECRET_KEYS & whole.keys():

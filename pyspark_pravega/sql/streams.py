@@ -204,10 +204,10 @@ def not_there(client: Client, stream: Stream, error: StreamNotFoundError) -> Str
         error: what is missing.
     """
     controller = client.controller
-    if controller.scope_exists(stream.scope):
-        names = [f"{stream.scope}/{name}" for name in _names_in(client, stream.scope)]
-    else:
-        names = [f"{scope}/{stream.name}" for scope in controller.list_scopes()]
+    scopes = [stream.scope]
+    if not controller.scope_exists(stream.scope):
+        scopes = difflib.get_close_matches(stream.scope, controller.list_scopes(), n=3)
+    names = [f"{scope}/{name}" for scope in scopes for name in _names_in(client, scope)]
     near = difflib.get_close_matches(str(stream), names, n=1)
     return StreamNotFoundError(f'{error}; did you mean "{_name(Stream.parse(near[0]))}"?') if near else error
 

@@ -299,7 +299,11 @@ def test_each_request_is_answered(tmp_path: Path) -> None:
         ({"controler-uri": "x"}, {}, 'unknown catalog configuration "controler-uri"; did you mean "controller-uri"?'),
         ({"controller-uri": "nowhere"}, {}, "controller-uri must look like"),
         ({}, {"spark.pravega.tiemout": "1"}, 'unknown configuration "spark.pravega.tiemout"; did you mean "timeout"?'),
-        ({"timeout": "soon"}, {}, '"timeout" must be a number of seconds between 0 and 3600, not "soon"'),
+        (
+            {"timeout": "soon"},
+            {},
+            '"timeout" must be seconds, or a time like 2 min, above 0 and below 3600 s, not "soon"',
+        ),
     ],
 )
 def test_a_wrong_configuration_is_the_only_answer(options: dict[str, str], session: dict[str, str], words: str) -> None:

@@ -125,6 +125,37 @@ def test_properties_of_other_systems_are_refused_with_their_twins(key: str, spel
     assert named or re.search("leave it out|CHANGES|without 'primary-key'", str(refused.value))
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "meant"),
+    [
+        ("retention.ms", "604800000", {"retention": "7 days"}),
+        ("retention.ms", "1500", {"retention": "1500 ms"}),
+        ("retention.bytes", "1073741824", {"retention": "1 GiB"}),
+        ("log.retention.hours", "168", {"retention": "7 days"}),
+        ("log.retention.minutes", "90", {"retention": "90 minutes"}),
+        ("segment.bytes", "67108864", {"rollover-size": "64 MiB"}),
+        ("partitions", "8", {"segments": "8"}),
+        ("num.partitions", "3", {"segments": "3"}),
+        ("retention.ms", "-1", {}),
+        ("retention.bytes", "-1", {}),
+        ("cleanup.policy", "delete", {"retention": "7 days"}),
+        ("cleanup.policy", "compact", {"primary-key": "id", "compact-when": "1 GB"}),
+        ("compression.type", "none", {}),
+        ("compression.type", "gzip", {"compression": "gzip"}),
+        ("compression.type", "snappy", {"compression": "snappy"}),
+    ],
+)
+def test_the_value_that_was_given_is_told_in_our_words(key: str, value: str, meant: dict[str, str]) -> None:
+    """What a message recommends is taken, and means the same."""
+    with pytest.raises(ConfigurationError, match="and does nothing here") as refused:
+        known_properties({key: value})
+    said = dict(re.findall(r"'([a-z-]+)' = '([^']+)'", str(refused.value)))
+    assert {name: said[name] for name in meant if name in said} == meant
+    assert meant or ("leave it out" in str(refused.value) and not said)
+    assert known_properties(said) == said
+    stream_configuration(NEW, {name: text for name, text in said.items() if name in STREAM_PROPERTIES})
+
+
 def test_properties_of_ones_own_are_kept() -> None:
     own = {"team.owner": "us", "deltas.x": "1", "team.retention.ms": "7"}
     assert known_properties(own) == own

@@ -18,7 +18,20 @@ from pyspark_pravega.connector.bounds import Time, VersionBounds
 from pyspark_pravega.connector.datasource import DefaultSource
 from pyspark_pravega.connector.log import claim_ledger
 from pyspark_pravega.connector.official import without_official
-from pyspark_pravega.connector.option_names import READ_KEYS, TABLE_READ_KEYS, WRITE_KEYS
+from pyspark_pravega.connector.option_names import (
+    CATALOG_WRITE_KEYS,
+    EPOCH,
+    FROM_VERSION,
+    MODE,
+    OPTIONS,
+    QUERY,
+    READ_KEYS,
+    STREAM,
+    TABLE_READ_KEYS,
+    TO_VERSION,
+    WRITE_KEYS,
+    shown,
+)
 from pyspark_pravega.connector.options import (
     DEFAULT_LEASE_MS,
     EventOptions,
@@ -43,7 +56,7 @@ from pyspark_pravega.errors import (
 from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
 from pyspark_pravega.serde.native.native_codec import describe
 from pyspark_pravega.serde.raw import RawCodec
-from pyspark_pravega.settings import Settings
+from pyspark_pravega.settings import KEYS, Settings
 
 server = pytest.mark.server
 COLUMNS = StructType([StructField("id", LongType(), False), StructField("name", StringType(), True)])
@@ -226,19 +239,83 @@ def test_options_of_kafka_that_mean_the_same_are_taken(given: dict[str, str], me
         canonical({**given, next(iter(meant)): "other"}, READ_KEYS, "read option")
 
 
+KINDS = {
+    "read without the catalog": READ_KEYS,
+    "read of a table": TABLE_READ_KEYS,
+    "write without the catalog": WRITE_KEYS,
+    "write to a table": CATALOG_WRITE_KEYS,
+    "read of a key-value table": KEYS,
+}
+OURS = {shown(option.name): option.name for option in OPTIONS} | {key: key for key in KEYS}
+for word in (STREAM, QUERY, EPOCH, MODE):
+    # They are words of sentences, too.
+    del OURS[word]
+
+
 @pytest.mark.parametrize("name", sorted(foreign_options.names()))
-@pytest.mark.parametrize("known", [READ_KEYS, TABLE_READ_KEYS, WRITE_KEYS])
-def test_each_option_of_other_sources_is_taken_or_told_its_twin(name: str, known: frozenset[str]) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_option_of_other_sources_is_taken_or_told_its_twin(name: str, kind: str) -> None:
+    """A message names what can be given in this kind of read or write, and nothing else."""
+    known = KINDS[kind]
     if name_among(name, known) in known:
         # Delta Lake's `startingVersion` is one of ours where versions are told.
         return
-    meant, message = foreign_options.twin(name, known), foreign_options.told(name)
+    meant = foreign_options.twin(name, known)
     if meant is not None:
         assert canonical({name: "x"}, known, "read option") == {meant: "x"}
         return
-    # Who asks for the other source's word where it means nothing at all is told that, too.
-    with pytest.raises(ConfigurationError, match=re.escape(message or f'unknown read option "{name}"')):
+    with pytest.raises(ConfigurationError, match=re.escape(f'option "{name}"')) as refused:
         canonical({name: "x"}, known, "read option")
+    words = set(re.findall(r"[A-Za-z-]+", str(refused.value).partition(": ")[2]))
+    assert {OURS[word] for word in words & OURS.keys()} <= known | {FROM_VERSION, TO_VERSION}
+    # These two bound what another table tells, `t$changes`.
+    assert not words & {"startingVersion"} or kind.startswith("read")
+
+
+def kafka(*offsets: int) -> str:
+    """Offsets as Kafka's source has them."""
+    return json.dumps({"orders": {str(number): offset for number, offset in enumerate(offsets)}})
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("startingOffsets", kafka(-2, -2), 'startStreamCut = "earliest"'),
+        ("startingOffsets", kafka(-1), 'startStreamCut = "latest"'),
+        ("startingOffsets", kafka(-2, -1), "startTimestamp"),
+        ("startingOffsets", kafka(23, 7), "startTimestamp"),
+        ("startingOffsets", '{"a": {"0": -2}, "b": {"0": -2, "1": -2}}', 'startStreamCut = "earliest"'),
+        ("startingOffsets", '{"0": -2}', 'startStreamCut = "earliest"'),
+        ("startingOffsets", '{"shop/a": {"0": -1}}', 'startStreamCut = "latest"'),
+        ("startingOffsets", "-2", 'startStreamCut = "earliest"'),
+        ("endingOffsets", "-1", 'endStreamCut = "latest"'),
+        ("endingOffsets", kafka(-1, -1), 'endStreamCut = "latest"'),
+        ("endingOffsets", kafka(5, 9), "endTimestamp"),
+        ("startingOffsetsByTimestamp", kafka(1000, 1000), 'startTimestamp = "1000"'),
+        ("startingOffsetsByTimestamp", kafka(3000, 1000), 'startTimestamp = "1000"'),
+        ("endingOffsetsByTimestamp", kafka(3000, 1000), 'endTimestamp = "3000"'),
+        ("stream-from-timestamp", "1700000000000", 'startTimestamp = "1700000000000"'),
+        ("as-of-timestamp", "1700000000000", 'timestampAsOf = "2023-11-14T22:13:20.000Z"'),
+        ("snapshot-id", "10963874102873", "versionAsOf"),
+        ("startingOffsetsByTimestampStrategy", "latest", "leave it out"),
+        ("maxRecordsPerPartition", "5", "minPartitions"),
+        ("versionAsOf", "5", "catalog's table"),
+        ("badRecordsPath", "/bad", "badEvents"),
+    ],
+)
+def test_the_twin_is_told_with_the_value_that_was_given(name: str, value: str, words: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(f'option "{name}"')) as refused:
+        canonical({name: value}, READ_KEYS, "read option")
+    assert words in str(refused.value)
+    # What it recommends can be given, and is a bound.
+    for key, own in re.findall(r'(\w+) = "([^"]+)"', str(refused.value)):
+        if key != "timestampAsOf":
+            ReadOptions.of_streams(canonical({key: own}, READ_KEYS, "read option"))
+
+
+@pytest.mark.parametrize("value", ["earliest", "latest", '{"0": 120}', '{"shop/a": {"0": 120}}', "a-cut", "1"])
+def test_kafka_s_words_for_bounds_take_our_values(value: str) -> None:
+    assert canonical({"startingOffsets": value}, TABLE_READ_KEYS, "read option") == {"startStreamCut": value}
 
 
 def test_a_time_means_the_rows_or_the_versions_whichever_are_read() -> None:

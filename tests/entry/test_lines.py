@@ -306,6 +306,9 @@ def test_what_names_no_table_is_told(run: Run, settings: Settings, scope: str) -
     for command in (["tail"], ["schema"], ["put"]):
         for name in (f"{namespace}.order", f"{scope}/ordres", f"{namespace[:-1]}.orders"):
             assert f'did you mean "{namespace}.orders"?' in run(*command, name)[2]
+        # Only what is there is meant, also where the namespace isn't.
+        assert f'did you mean "{namespace}.orders"?' in run(*command, f"{namespace[:-1]}.order")[2]
+        assert "did you mean" not in run(*command, f"{namespace[:-1]}.customers")[2]
     assert f'did you mean "{namespace}"?' in run("streams", namespace[:-1])[2]
     with pytest.raises(SystemExit) as left:
         run("tial", "shop.orders")

@@ -132,7 +132,7 @@ def test_options_that_mean_nothing_are_refused_when_a_read_is_defined(spark: Spa
             ("maxEventPerTrigger", 'did you mean "max'),
             ("startingTimestamp", "must be a time like"),
             ("ignoreDeletes", "is Delta Lake's, and means nothing here: "),
-            ("subscribe", 'is Kafka\'s, and means nothing here: name the stream, as in load\\("scope/stream"\\)'),
+            ("subscribe", "is Kafka's, and means nothing here: the table is named already: leave it out"),
             ("nothingKnown", "known are: "),
         ):
             with pytest.raises(AnalysisException, match=rf"\[PRAVEGA_INVALID_CONFIGURATION\].*{words}") as refused:

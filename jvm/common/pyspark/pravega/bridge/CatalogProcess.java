@@ -232,6 +232,8 @@ public final class CatalogProcess {
         ProcessBuilder builder = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT);
         // numpy's linear algebra, which nobody asks for here, would begin a thread that spins for 0.1 s of CPU.
         builder.environment().putIfAbsent("OPENBLAS_NUM_THREADS", "1");
+        // As Spark has it for its Python workers: there they note what they have said once for all.
+        builder.environment().put("SPARK_LOCAL_DIRS", BlockFolders.all());
         process = builder.start();
       } catch (IOException error) {
         throw Unchecked.sneak(
