@@ -40,8 +40,8 @@ _PROGRAM = Path(__file__).parent / "real_time_program.py"
 class Program:
     """Spark, in a process that is started again when it was killed."""
 
-    def __init__(self, controller: str, log: Path) -> None:
-        self._controller, self._log = controller, log
+    def __init__(self, log: Path, *servers: str) -> None:
+        self._servers, self._log = servers, log
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -49,7 +49,7 @@ class Program:
         if self._process is None:
             with self._log.open("a") as log:
                 self._process = subprocess.Popen(
-                    [sys.executable, str(_PROGRAM), self._controller],
+                    [sys.executable, str(_PROGRAM), *self._servers],
                     env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -60,8 +60,13 @@ class Program:
             self.wait_for("ready")
         return self._process
 
-    def start(self, query: dict[str, str]) -> None:
+    def start(self, query: dict[str, Any]) -> None:
         self._tell(json.dumps(query))
+
+    def tell(self, command: dict[str, Any], answer: str) -> None:
+        """Give a command, and wait for its answer."""
+        self._tell(json.dumps(command))
+        self.wait_for(answer)
 
     def stop(self) -> None:
         self._tell("stop")
@@ -122,7 +127,7 @@ def _has_child(pid: int, processes: list[tuple[int, bytes]]) -> bool:
 
 @pytest.fixture
 def program(sandbox: Sandbox, tmp_path: Path) -> Iterator[Program]:
-    found = Program(sandbox.controller_uri, tmp_path / "log")
+    found = Program(tmp_path / "log", sandbox.controller_uri)
     yield found
     found.end()
 
