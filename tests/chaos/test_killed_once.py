@@ -2,7 +2,8 @@
 
 Their rows are some of one table or of two, or words of these rows, and go through functions of Spark or of Python.
 While rows are written, their tables and the one that they go to are scaled at any moment; and Python workers, the
-catalog process and the driver with all its processes are killed, or all connections to the segment store are cut.
+catalog process and the driver with all its processes are killed, or all connections to the segment store are cut; or a
+driver is frozen, and goes on beside the one that has taken its place.
 `REAL_TIME_ONCE_KILLS` says how many seeds there are; `CHAOS_FIRST_SEED=N REAL_TIME_ONCE_KILLS=1` repeats one, as far as
 time can be repeated.
 """
@@ -36,7 +37,7 @@ pytestmark = [pytest.mark.server, pytest.mark.timeout(28800)]
 SEEDS = int(os.environ.get("REAL_TIME_ONCE_KILLS", "3"))
 WITHIN_S = 300.0
 _HEADER_BYTES = 5
-_KILLS = ["worker", "worker", "catalog", "connection", "connection", "driver"]
+_KILLS = ["worker", "worker", "catalog", "connection", "connection", "driver", "forgotten"]
 _COLUMNS = "(id BIGINT, who STRING, text STRING) CLUSTERED BY (who)"
 
 
@@ -152,6 +153,17 @@ def run_seed(client: Client, program: Program, proxy: Proxy, scope: str, seed: i
             what = chance.choice(_KILLS)
             if what == "connection":
                 proxy.cut_all()
+                done[what] += 1
+            elif what == "forgotten":
+                program.forget()
+                program.start(query)
+                program.wait_for("started")
+                time.sleep(chance.uniform(0, 3))
+                program.thaw()
+                rows.more(chance.randint(1, 100))
+                # Long enough for it to write; then it might take the query over again.
+                time.sleep(chance.uniform(0, 3))
+                program.end_forgotten()
                 done[what] += 1
             else:
                 done[what] += program.kill(what) > 0

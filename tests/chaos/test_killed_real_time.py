@@ -43,6 +43,7 @@ class Program:
     def __init__(self, log: Path, *servers: str) -> None:
         self._servers, self._log = servers, log
         self._process: subprocess.Popen[str] | None = None
+        self._forgotten: subprocess.Popen[str] | None = None
 
     @property
     def process(self) -> subprocess.Popen[str]:
@@ -62,6 +63,12 @@ class Program:
 
     def start(self, query: dict[str, Any]) -> None:
         self._tell(json.dumps(query))
+
+    def end_forgotten(self) -> None:
+        """End the one that was forgotten."""
+        running, self._process = self._process, None
+        self.end()
+        self._process = running
 
     def tell(self, command: dict[str, Any], answer: str) -> None:
         """Give a command, and wait for its answer."""
@@ -95,7 +102,23 @@ class Program:
             self.end()
         return len(victims)
 
+    def forget(self) -> None:
+        """Freeze it with all its processes: the next command has another one take its place."""
+        process = self.process
+        os.killpg(process.pid, signal.SIGSTOP)
+        self._forgotten, self._process = process, None
+
+    def thaw(self) -> None:
+        """Let the one that was forgotten go on."""
+        assert self._forgotten is not None
+        os.killpg(self._forgotten.pid, signal.SIGCONT)
+
     def end(self) -> None:
+        """End it, and the one that was forgotten."""
+        if self._forgotten is not None:
+            running, self._process, self._forgotten = self._process, self._forgotten, None
+            self.end()
+            self._process = running
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
