@@ -98,7 +98,7 @@ def test_the_first_answer_tells_what_the_jvm_needs_to_know(service: Service) -> 
     assert greeting["id"] == 0
     assert set(greeting["result"]) == {"metadata", "scope", "checkedOptions", "python"}
     assert [field["name"] for field in json.loads(greeting["result"]["metadata"])["fields"]] == [
-        "_segment", "_offset", "_encoding_id", "_event_size", "_corrupt_event", "_corrupt_record",
+        "_stream", "_segment", "_offset", "_encoding_id", "_event_size", "_corrupt_event", "_corrupt_record",
     ]  # fmt: skip
     assert greeting["result"]["python"] == f"{sys.version_info.major}.{sys.version_info.minor}"
     assert service.call(QUICK[0], **QUICK[1])["result"] is None

@@ -1,8 +1,10 @@
 """Spark with a real-time query from stream to stream, in a process of its own, which may be killed.
 
-Argument: the controller. Each line of its input is a command: JSON with `table`, `columns`, `sink`, `checkpoint` and
-`mode` starts a query, `stop` ends it. A query that fails is started again from its checkpoint, as an operator does. But
-one that is refused isn't. It answers `started` (each time), `refused: why` and `stopped`.
+Arguments: the controller, and perhaps the registry. Each line of its input is a command: JSON with `table`, `columns`,
+`sink`, `checkpoint` and `mode` starts a query, and so does JSON with `tables`, `sink`, `checkpoint`, `function` and
+`lists`, of the rows of several tables; JSON with `statements` is SQL; `stop` ends the query. A query that fails is
+started again from its checkpoint, as an operator does. But one that is refused isn't. It answers `started` (each time),
+`refused: why`, `executed` and `stopped`.
 """
 
 from __future__ import annotations
@@ -10,26 +12,52 @@ from __future__ import annotations
 import json
 import sys
 import threading
+from functools import reduce
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql.functions import posexplode, split, udf, upper
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StringType
 from stream_program import session_of
 
 _LOOK_S = 0.1
 
 
-def start(session: SparkSession, what: dict[str, str]) -> StreamingQuery:
-    rows = session.readStream.table(what["table"]).select(what["columns"].split())
-    writer: Any = rows.writeStream.outputMode("update").option("checkpointLocation", what["checkpoint"])
-    # All rows have one key, so they are in their order, however the sink is scaled.
-    writer = writer.option("writer-mode", what["mode"]).option("routing-key", "'all'")
+LOUDER: dict[str, Any] = {
+    "none": upper,
+    "python": udf(lambda text: text.upper(), StringType(), useArrow=False),
+    "arrow": udf(lambda text: text.upper(), StringType(), useArrow=True),
+    "pandas": getattr(functions, "pandas_udf")(lambda texts: texts.str.upper(), StringType()),  # noqa: B009
+}
+"""What makes upper case of texts."""
+
+
+def rows_of(session: SparkSession, table: str, what: dict[str, Any]) -> DataFrame:
+    """Some rows of a table, or some words of their texts, in upper case."""
+    rows = session.readStream.option("maxPartitions", 3 - len(what["tables"])).table(table).where("id % 7 <> 3")
+    rows = rows.select("*", "_stream", "_segment", "_offset")
+    if what["lists"]:
+        rows = rows.select("id", "who", posexplode(split("text", " ")).alias("_index", "text"), *rows.columns[-3:])
+        rows = rows.where("text <> 'no'")
+    return rows.withColumn("text", LOUDER[what["function"]]("text"))
+
+
+def start(session: SparkSession, what: dict[str, Any]) -> StreamingQuery:
+    if "tables" in what:
+        rows = reduce(DataFrame.unionByName, (rows_of(session, table, what) for table in what["tables"]))
+        writer: Any = rows.writeStream.outputMode("update").option("checkpointLocation", what["checkpoint"])
+    else:
+        rows = session.readStream.table(what["table"]).select(what["columns"].split())
+        writer = rows.writeStream.outputMode("update").option("checkpointLocation", what["checkpoint"])
+        # All rows have one key, so they are in their order, however the sink is scaled.
+        writer = writer.option("writer-mode", what["mode"]).option("routing-key", "'all'")
     query: StreamingQuery = writer.trigger(realTime="1 second").toTable(what["sink"])
     return query
 
 
-def keep(session: SparkSession, what: dict[str, str], over: threading.Event) -> None:
+def keep(session: SparkSession, what: dict[str, Any], over: threading.Event) -> None:
     """Run a query until it is over, whatever becomes of it."""
     while not over.is_set():
         try:
@@ -45,8 +73,9 @@ def keep(session: SparkSession, what: dict[str, str], over: threading.Event) -> 
                 return
 
 
-def main(controller: str) -> None:
+def main(controller: str, registry: str | None = None) -> None:
     conf = {
+        **({} if registry is None else {"spark.sql.catalog.pravega.schema-registry-uri": registry}),
         "spark.sql.streaming.realTimeMode.allowlistCheck": "false",
         "spark.sql.streaming.realTimeMode.asyncProgressTrackingByDefault.enabled": "false",
         "spark.sql.streaming.realTimeMode.minBatchDuration": "1000",
@@ -60,9 +89,13 @@ def main(controller: str) -> None:
             over.set()
             running.join()
             print("stopped", flush=True)
+        elif "statements" in (command := json.loads(line)):
+            for statement in command["statements"]:
+                session.sql(statement)
+            print("executed", flush=True)
         else:
             over = threading.Event()
-            running = threading.Thread(target=keep, args=(session, json.loads(line), over))
+            running = threading.Thread(target=keep, args=(session, command, over))
             running.start()
 
 

@@ -40,16 +40,17 @@ _PROGRAM = Path(__file__).parent / "real_time_program.py"
 class Program:
     """Spark, in a process that is started again when it was killed."""
 
-    def __init__(self, controller: str, log: Path) -> None:
-        self._controller, self._log = controller, log
+    def __init__(self, log: Path, *servers: str) -> None:
+        self._servers, self._log = servers, log
         self._process: subprocess.Popen[str] | None = None
+        self._forgotten: subprocess.Popen[str] | None = None
 
     @property
     def process(self) -> subprocess.Popen[str]:
         if self._process is None:
             with self._log.open("a") as log:
                 self._process = subprocess.Popen(
-                    [sys.executable, str(_PROGRAM), self._controller],
+                    [sys.executable, str(_PROGRAM), *self._servers],
                     env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
@@ -60,8 +61,19 @@ class Program:
             self.wait_for("ready")
         return self._process
 
-    def start(self, query: dict[str, str]) -> None:
+    def start(self, query: dict[str, Any]) -> None:
         self._tell(json.dumps(query))
+
+    def end_forgotten(self) -> None:
+        """End the one that was forgotten."""
+        running, self._process = self._process, None
+        self.end()
+        self._process = running
+
+    def tell(self, command: dict[str, Any], answer: str) -> None:
+        """Give a command, and wait for its answer."""
+        self._tell(json.dumps(command))
+        self.wait_for(answer)
 
     def stop(self) -> None:
         self._tell("stop")
@@ -90,7 +102,23 @@ class Program:
             self.end()
         return len(victims)
 
+    def forget(self) -> None:
+        """Freeze it with all its processes: the next command has another one take its place."""
+        process = self.process
+        os.killpg(process.pid, signal.SIGSTOP)
+        self._forgotten, self._process = process, None
+
+    def thaw(self) -> None:
+        """Let the one that was forgotten go on."""
+        assert self._forgotten is not None
+        os.killpg(self._forgotten.pid, signal.SIGCONT)
+
     def end(self) -> None:
+        """End it, and the one that was forgotten."""
+        if self._forgotten is not None:
+            running, self._process, self._forgotten = self._process, self._forgotten, None
+            self.end()
+            self._process = running
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -122,7 +150,7 @@ def _has_child(pid: int, processes: list[tuple[int, bytes]]) -> bool:
 
 @pytest.fixture
 def program(sandbox: Sandbox, tmp_path: Path) -> Iterator[Program]:
-    found = Program(sandbox.controller_uri, tmp_path / "log")
+    found = Program(tmp_path / "log", sandbox.controller_uri)
     yield found
     found.end()
 

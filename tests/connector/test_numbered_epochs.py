@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -16,45 +17,77 @@ from pyspark_pravega.client.positions import tail_cut
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.table.definition import TableDefinition
 from pyspark_pravega.connector.write.job import WriteJob
-from pyspark_pravega.connector.write.numbered import NumberedJob, RowOrigins, numbered
+from pyspark_pravega.connector.write.numbered import MOST_ROWS, NumberedJob, RowOrigins, numbered
 from pyspark_pravega.connector.write.plan import Epoch, WritePlan
 from pyspark_pravega.connector.write.writer import take_over
-from pyspark_pravega.errors import DataLossError, QueryTakenOverError, UnsupportedOperationError
-from pyspark_pravega.spark.types import BinaryType, LongType, StructType
+from pyspark_pravega.errors import DataLossError, EventEncodeError, QueryTakenOverError, UnsupportedOperationError
+from pyspark_pravega.spark.types import BinaryType, LongType, StringType, StructType
 
 pytestmark = pytest.mark.server
 
-ROWS = StructType().add("event", BinaryType()).add("_segment", LongType()).add("_offset", LongType())
+ROWS = StructType().add("event", BinaryType())
+for name, kind in {
+    "_stream": StringType(),
+    "_segment": LongType(),
+    "_offset": LongType(),
+    "_index": LongType(),
+}.items():
+    ROWS = ROWS.add(name, kind)
 
 
 class Query:
-    """A real-time query whose source has segments 0 and 1; its events are ten bytes long."""
+    """A real-time query whose sources have segments 0 and 1; their events are ten bytes long."""
 
-    def __init__(self, client: Client, table: TableDefinition, key: str = "'all'") -> None:
-        self.id, self.client, self.table = str(uuid.uuid4()), client, table
-        self.source = Stream(table.stream.scope, "source")
-        client.controller.create_stream(self.source, StreamConfiguration(scaling=ScalingPolicy(min_segments=2)))
+    def __init__(
+        self, client: Client, table: TableDefinition, key: str = "'all'", *, sources: int = 1, lists: bool = False
+    ) -> None:
+        self.id, self.client, self.table, self.lists = str(uuid.uuid4()), client, table, lists
+        self.sources = [Stream(table.stream.scope, f"source{number}") for number in range(sources)]
+        for source in self.sources:
+            client.controller.create_stream(source, StreamConfiguration(scaling=ScalingPolicy(min_segments=2)))
         self.plan = self.planned(key)
 
     def planned(self, key: str) -> WritePlan:
-        source = {"stream": str(self.source), "options": {}, "here": True}
-        columns = {name: name for name in ROWS.fieldNames()}
-        origins = RowOrigins(query=self.id, sources=[source], operators=[], columns=columns)
+        columns = {name: name for name in ROWS.fieldNames() if name != "_index"}
+        parts = {"generators": ["posexplode"] if self.lists else [], "positions": ["_index"], "repeats": True}
+        sources = [
+            {"stream": str(one), "options": {}, "here": True, "columns": columns, **parts} for one in self.sources
+        ]
+        origins = RowOrigins(query=self.id, sources=sources, operators=[])
         options = WriteOptions(routing_key=key)
         return replace(numbered(WritePlan.of(self.table, options), self.table, options, ROWS, origins), at_once=True)
 
-    def write(self, run: str, epoch: int, start: tuple[int, int], *numbers: int) -> None:
-        """Write some events of segment 0, from a batch that begins at one event of each segment."""
-        cut = {segment: 10 * number for segment, number in enumerate(start)}
-        job = NumberedJob(self.plan, run=run, epoch=epoch, start=cut)
-        rows = batch(*(b"%d" % number for number in numbers))
-        rows = rows.append_column("_segment", pa.array([0] * len(numbers), pa.int64()))
-        rows = rows.append_column("_offset", pa.array([10 * number for number in numbers], pa.int64()))
-        job.commit_job([job.write_task(iter([rows]))], Epoch(query=self.id, number=epoch, run=run))
+    def write(self, run: str, epoch: int, start: tuple[int, int], *numbers: int, places: Sequence[int] = (0,)) -> None:
+        """Write some events of the sources' first segments, from a batch that begins at one event of each segment.
 
-    def check(self, *numbers: int) -> None:
+        Args:
+            run: the driver.
+            epoch: the batch.
+            start: the events.
+            numbers: which events of each source.
+            places: of each event, the rows at these places of its list.
+        """
+        cut = {segment: 10 * number for segment, number in enumerate(start)}
+        job = NumberedJob(self.plan, run=run, epoch=epoch, start=dict.fromkeys(self.sources, cut))
+        rows = [(source, number, place) for source in self.sources for number in numbers for place in places]
+        found = batch(*(text(*row) for row in rows))
+        for name, values in {
+            "_stream": pa.array([str(source) for source, _, _ in rows]),
+            "_segment": pa.array([0] * len(rows), pa.int64()),
+            "_offset": pa.array([10 * number for _, number, _ in rows], pa.int64()),
+            "_index": pa.array([place for *_, place in rows], pa.int32()),
+        }.items():
+            found = found.append_column(name, values)
+        job.commit_job([job.write_task(iter([found]))], Epoch(query=self.id, number=epoch, run=run))
+
+    def check(self, *numbers: int, places: Sequence[int] = (0,)) -> None:
         found = Counter(read_events(self.client, self.table))
-        assert found == Counter(b"%d" % number for number in numbers)
+        rows = [text(source, number, place) for source in self.sources for number in numbers for place in places]
+        assert found == Counter(rows)
+
+
+def text(source: Stream, number: int, place: int) -> bytes:
+    return f"{source.name}/{number}/{place}".encode()
 
 
 def test_rows_come_once_whoever_writes_them_and_whatever_is_sealed(client: Client, table: TableDefinition) -> None:
@@ -93,7 +126,7 @@ def test_what_nobody_can_tell_any_more_is_refused(client: Client, table: TableDe
     query, micro = Query(client, table), WritePlan.of(table, WriteOptions())
     take_over(micro, query.id, "micro", epoch=0)
     job = WriteJob(micro)
-    job.commit_job([job.write_task(iter([batch(b"0")]))], Epoch(query=query.id, number=0, run="micro"))
+    job.commit_job([job.write_task(iter([batch(b"source0/0/0")]))], Epoch(query=query.id, number=0, run="micro"))
     # The driver died before Spark noted that micro-batch 0 is over.
     with pytest.raises(UnsupportedOperationError, match="run the query once more with the trigger that it had"):
         take_over(query.plan, query.id, "too early", epoch=0)
@@ -113,3 +146,32 @@ def test_what_nobody_can_tell_any_more_is_refused(client: Client, table: TableDe
     # The controller deletes the segment a moment later.
     eventually(refused)
     query.check()
+
+
+@pytest.mark.parametrize("sources", [1, 2])
+def test_each_row_of_a_list_comes_once_wherever_its_event_was_broken_off(
+    client: Client, table: TableDefinition, sources: int
+) -> None:
+    """Tasks die between two rows of one event; and sources have segments of the same numbers."""
+    query = Query(client, table, sources=sources, lists=True)
+    take_over(query.plan, query.id, "first", epoch=0)
+    query.write("first", 0, (0, 0), 0, places=[0, 1, 2])
+    query.write("first", 0, (0, 0), 1, places=[0, 1])
+    client.controller.scale_to(table.stream, 2)
+    take_over(query.plan, query.id, "second", epoch=0)
+    query.write("second", 0, (0, 0), 0, 1, places=[0, 1, 2])
+    query.write("second", 0, (0, 0), 1, 2, places=[0, 1, 2])
+    query.check(0, 1, 2, places=[0, 1, 2])
+    with pytest.raises(EventEncodeError, match=f"more than {MOST_ROWS} rows of one event"):
+        query.write("second", 1, (3, 0), 3, places=[0, MOST_ROWS])
+    # The last number of an event is below the first one of the next event, however small it is.
+    query.write("second", 1, (3, 0), 3, places=[MOST_ROWS - 1])
+
+
+def test_a_target_that_knows_nothing_of_the_checkpoint_is_refused(client: Client, table: TableDefinition) -> None:
+    """It was dropped and made again; a new query begins with batch 0."""
+    query = Query(client, table)
+    with pytest.raises(DataLossError, match="begin a new checkpoint"):
+        take_over(query.plan, query.id, "first", epoch=3)
+    assert ledger_of(client, table).progress(query.id).run is None
+    take_over(query.plan, query.id, "first", epoch=0)

@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import array, col, explode, udf, upper
+from pyspark.errors import AnalysisException, StreamingQueryException
+from pyspark.sql import Column, DataFrame, SparkSession, functions
+from pyspark.sql.functions import (
+    array,
+    col,
+    current_timestamp,
+    explode,
+    inline,
+    posexplode,
+    rand,
+    shuffle,
+    split,
+    struct,
+    udf,
+    upper,
+)
 from streaming_tools import TIMEOUT_S, idle, kill_workers, real_time_batches, scope_of
 from waiting import eventually
 
 from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.log import open_ledger
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.since_spark("4.3")]
 
 WITHIN_S = 250.0
 BATCH_MS = 2000
+vectorized: Any = getattr(functions, "pandas_udf")  # noqa: B009
 COLUMNS = "id BIGINT NOT NULL, who STRING, text STRING"
 
 
@@ -107,35 +124,220 @@ def test_each_row_once_and_each_key_in_order(
     assert there() == before
 
 
+def test_rows_of_lists_and_of_several_tables_come_once(
+    spark: SparkSession, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    """A UNION of two tables, whose events become a row for each word, by functions of Arrow and pandas; killed and
+    begun anew, in the midst of events, too."""
+    for name in "ab":
+        spark.sql(f"CREATE TABLE {namespace}.{name} ({COLUMNS}) CLUSTERED BY (who) INTO 1 BUCKETS")
+    spark.sql(f"CREATE TABLE {namespace}.t (id BIGINT, who STRING, word STRING) CLUSTERED BY (who) INTO 1 BUCKETS")
+    target = Stream(scope_of(namespace), "t")
+    expected, count = dict[str, list[tuple[int, str]]](), 0
+
+    @vectorized("string")  # type: ignore[untyped-decorator]
+    def louder(texts: pd.Series) -> pd.Series:
+        return texts.str.upper()
+
+    def words(table: str) -> DataFrame:
+        rows = spark.readStream.option("maxPartitions", 1).table(f"{namespace}.{table}").where("id % 10 <> 3")
+        places = ["_stream", "_segment", "_offset"]
+        listed = rows.select("id", "who", *places, posexplode(split("text", " ")).alias("_index", "word"))
+        return listed.where("word <> 'no'").withColumn("word", louder("word"))
+
+    def more(some: int) -> None:
+        nonlocal count
+        for table in "ab":
+            # Events of the same places in both.
+            new = [(count + one, f"{table}{one % 3}", "x no y" + " z" * (one % 4)) for one in range(some)]
+            spark.createDataFrame(new, COLUMNS).coalesce(1).writeTo(f"{namespace}.{table}").append()
+            for id, who, text in new:
+                if id % 10 != 3:
+                    some_words = [word.upper() for word in text.split(" ") if word != "no"]
+                    expected.setdefault(who, []).extend((id, word) for word in some_words)
+        count += some
+
+    def all_there() -> bool:
+        assert query.exception() is None, query.exception()
+        return sum(len(batch) for batch in client.read(target)) >= sum(map(len, expected.values()))
+
+    rows = words("a").unionByName(words("b"))
+    query = begun(rows, tmp_path, f"{namespace}.t")
+    try:
+        for step in range(3):
+            more(40)
+            if step == 1:
+                kill_workers(spark)
+            eventually(all_there, within_s=WITHIN_S)
+            query.stop()
+            eventually(lambda: idle(spark), within_s=WITHIN_S)
+            client.controller.scale_to(target, 2 + step)
+            query = begun(rows, tmp_path, f"{namespace}.t")
+        more(5)
+        eventually(all_there, within_s=WITHIN_S)
+    finally:
+        query.stop()
+    found = dict[str, list[tuple[int, str]]]()
+    for row in spark.table(f"{namespace}.t").orderBy("_segment", "_offset").collect():
+        found.setdefault(row.who, []).append((row.id, row.word))
+    assert found == expected
+
+
+def _unsafe(spark: SparkSession, namespace: str) -> dict[str, tuple[Callable[[DataFrame], DataFrame], str]]:
+    """What may become of rows, and why it is refused."""
+    places = ["_stream", "_segment", "_offset"]
+    same = udf(lambda text: [text], "array<string>").asNondeterministic()
+
+    def listed(what: Column, *names: str) -> Callable[[DataFrame], DataFrame]:
+        return lambda s: s.select("id", "who", *places, what.alias(*names) if names else what)
+
+    both = array("who", "who")
+    return {
+        "shuffle": (lambda s: s.repartition(2), "it has Repartition"),
+        "shuffle by a column": (lambda s: s.repartition(2, "id"), "it has RepartitionByExpression"),
+        "fewer tasks": (lambda s: s.coalesce(1), "it has Repartition"),
+        "no duplicates": (lambda s: s.dropDuplicates(["id"]), "it has Deduplicate"),
+        "aggregation": (lambda s: s.groupBy("id", "who", *places).count().drop("count"), "it has Aggregate"),
+        "limit": (lambda s: s.limit(1), "Limits are not supported on streaming DataFrames"),
+        "sample": (lambda s: s.sample(0.5), "Sampling is not supported on streaming DataFrames"),
+        "watermark": (
+            lambda s: s.withColumn("at", current_timestamp()).withWatermark("at", "1 second"),
+            "EventTimeWatermark",
+        ),
+        "mapInArrow": (lambda s: s.mapInArrow(lambda batches: batches, s.schema), "it has MapInArrow"),
+        "mapInPandas": (lambda s: s.mapInPandas(lambda batches: batches, s.schema), "it has MapInPandas"),
+        "join": (lambda s: s.join(spark.table(f"{namespace}.o").select("id"), "id"), "it has Join"),
+        "subquery": (lambda s: s.where(f"id IN (SELECT id FROM {namespace}.o)"), "it has a subquery"),
+        "scalar subquery": (lambda s: s.where(f"id < (SELECT max(id) FROM {namespace}.o)"), "it has a subquery"),
+        "explode": (listed(explode(both), "word"), "it has explode, and its rows don't tell which"),
+        "no index": (listed(posexplode(both), "place", "word"), "it has posexplode, and its rows don't tell which"),
+        "inline": (listed(inline(array(struct("who")))), "it has inline, and its rows don't tell which"),
+        "two lists": (
+            lambda s: listed(posexplode(both), "_index", "a")(listed(explode(both), "b")(s)),
+            "take one posexplode",
+        ),
+        "shuffled list": (listed(posexplode(shuffle(both)), "_index", "a"), "may be given another list"),
+        "any list": (listed(posexplode(same("who")), "_index", "a"), "may be given another list"),
+        "a list of some": (
+            lambda s: listed(posexplode(both), "_index", "a")(s.where(rand() < 0.5)),
+            "may be given another list",
+        ),
+        "a list of now": (listed(posexplode(array(current_timestamp())), "_index", "a"), "may be given another list"),
+        "no offset": (lambda s: s.drop("_offset"), "don't tell of which events"),
+        "another offset": (lambda s: s.withColumn("_offset", col("_offset") + 1), "don't tell of which events"),
+        "another key": (lambda s: s.withColumn("who", upper("who")), 'column "who", of which routing keys are made'),
+        "any key": (lambda s: s.withColumn("who", rand().cast("string")), 'column "who", of which routing keys'),
+        "no key": (lambda s: s.drop("who"), 'column "who", of which routing keys are made'),
+    }
+
+
 def test_what_is_not_safe_is_refused_before_the_first_row(
     spark: SparkSession, client: Client, namespace: str, tmp_path: Path
 ) -> None:
-    spark.sql(f"CREATE TABLE {namespace}.s (id BIGINT, who STRING) CLUSTERED BY (who) INTO 1 BUCKETS")
-    spark.sql(f"CREATE TABLE {namespace}.o (id BIGINT, who STRING)")
-    spark.sql(f"CREATE TABLE {namespace}.t (id BIGINT, who STRING) CLUSTERED BY (who) INTO 1 BUCKETS")
+    """Each operator as it is, under a projection and a filter, or in a branch of a UNION, by turns; in one sentence."""
+    for name in "sto":
+        spark.sql(f"CREATE TABLE {namespace}.{name} (id BIGINT, who STRING) CLUSTERED BY (who) INTO 1 BUCKETS")
+        spark.sql(f"INSERT INTO {namespace}.{name} VALUES (1, 'ann')")
     spark.sql(f"CREATE TABLE {namespace}.own (id BIGINT, who STRING, _offset BIGINT)")
-    spark.sql(f"INSERT INTO {namespace}.s VALUES (1, 'ann')")
-    coordinates = ["_segment", "_offset"]
-    s, o = (spark.readStream.table(f"{namespace}.{name}").select("*", *coordinates) for name in "so")
+    places = ["_stream", "_segment", "_offset"]
+    s, o = (spark.readStream.table(f"{namespace}.{name}").select("*", *places) for name in "so")
     here = spark.readStream.option("controllerUri", client.settings.controller_uri).table(f"{namespace}.s")
+
+    again = spark.readStream.option("maxPartitions", 1).table(f"{namespace}.s").select("*", *places)
+
+    wraps: list[Callable[[DataFrame], DataFrame]] = [
+        lambda rows: rows,
+        lambda rows: rows.where("id > -1").select("*"),
+        lambda rows: rows.unionByName(o, allowMissingColumns=True),
+    ]
     refused: list[tuple[DataFrame, str, str]] = [
-        (s.drop("_offset"), "t", "don't tell of which events"),
-        (s.withColumn("_offset", col("_offset") + 1), "t", "don't tell of which events"),
-        (s.withColumn("who", upper("who")), "t", 'column "who", of which routing keys are made'),
-        (s.select("id", *coordinates), "t", 'column "who", of which routing keys are made'),
-        (s.withColumn("id", explode(array("id", "id"))), "t", "it has Generate"),
-        (s.unionByName(o), "t", "it has Union"),
-        (s.join(spark.table(f"{namespace}.o").select("id"), "id"), "t", "it has Join"),
-        (s.repartition(2), "t", "it has Repartition"),
-        (s.dropDuplicates(["id"]), "t", "it has Deduplicate"),
-        (s.mapInArrow(lambda batches: batches, s.schema), "t", "it has MapInArrow"),
-        (here.select("*", *coordinates), "t", "connection settings of its own"),
-        (s.drop(*coordinates), "own", 'a column "_offset"'),
+        (s.drop("_stream").unionByName(o.drop("_stream")), "t", "don't tell of which events"),
+        (s.unionByName(again), "t", "2 times: read it once"),
+        (here.select("*", *places), "t", "connection settings of its own"),
+        (s.drop(*places), "own", "don't tell of which events"),
+        (s, "own", 'a column "_offset"'),
     ]
-    queries = [
-        begun(rows, tmp_path / str(number), f"{namespace}.{table}") for number, (rows, table, _) in enumerate(refused)
-    ]
-    for query, (_, _, why) in zip(queries, refused, strict=True):
-        with pytest.raises(StreamingQueryException, match=why):
+    for number, (unsafe, why) in enumerate(_unsafe(spark, namespace).values()):
+        refused.append((wraps[number % 3](unsafe(s)), "t", why))
+    streams = [Stream(scope_of(namespace), name) for name in ("t", "own")]
+    before = [sum(map(len, client.read(stream))) for stream in streams]
+    queries = dict[str, Any]()
+    for number, (rows, target, why) in enumerate(refused):
+        try:
+            queries[f"{number}: {why}"] = begun(rows, tmp_path / str(number), f"{namespace}.{target}")
+        except AnalysisException as error:
+            # Spark's own refusal.
+            if "supported on streaming" not in why or why not in str(error):
+                raise
+    for asked, query in queries.items():
+        why = asked.partition(": ")[2]
+        with pytest.raises(StreamingQueryException, match=re.escape(why)) as ended:
             query.awaitTermination(TIMEOUT_S)
-    assert all(not list(client.read(Stream(scope_of(namespace), name))) for name in ("t", "own"))
+        (sentence,) = set(re.findall(r'stream "[^"]*" can\'t be written exactly once .*', str(ended.value)))
+        assert re.search(r"or take trigger\(processingTime=\.\.\.\), or option\(", sentence)
+        assert ". " not in sentence, sentence
+    assert [sum(map(len, client.read(stream))) for stream in streams] == before
+
+
+def test_streams_that_were_made_again_or_truncated_and_drivers_that_were_replaced(
+    spark: SparkSession, client: Client, namespace: str, tmp_path: Path
+) -> None:
+    """What was noted of a query is gone, or another one's: it ends with what to do, and no row comes twice."""
+    for name in ("s", "made", "again", "cut", "gone", "taken"):
+        spark.sql(f"CREATE TABLE {namespace}.{name} (id BIGINT)")
+    sources = {"again": "made"}
+    targets = ("again", "cut", "gone", "taken")
+    scope, controller = scope_of(namespace), client.controller
+
+    def rows(target: str) -> DataFrame:
+        table = spark.readStream.option("maxPartitions", 1).table(f"{namespace}.{sources.get(target, 's')}")
+        return table.select("id", "_segment", "_offset")
+
+    def ids(target: str) -> list[int]:
+        return sorted(row.id for row in spark.table(f"{namespace}.{target}").collect())
+
+    def run(target: str, *expected: int) -> Any:
+        query = begun(rows(target), tmp_path / target, f"{namespace}.{target}")
+
+        def there() -> bool:
+            assert query.exception() is None, query.exception()
+            progress = query.lastProgress
+            return ids(target) == list(expected) and progress is not None and progress.batchId >= 1
+
+        eventually(there, within_s=WITHIN_S)
+        return query
+
+    def refused(target: str, why: str) -> None:
+        before = ids(target)
+        with pytest.raises(StreamingQueryException, match=why):
+            begun(rows(target), tmp_path / target, f"{namespace}.{target}").awaitTermination(TIMEOUT_S)
+        assert ids(target) == before
+
+    for name in ("s", "made"):
+        spark.sql(f"INSERT INTO {namespace}.{name} VALUES (1), (2)")
+    for target in targets:
+        query = run(target, 1, 2)
+        if target == "taken":
+            ledger = open_ledger(client, Stream(scope, target))
+            assert ledger is not None
+            ledger.take_over(query.id, "another driver")
+            with pytest.raises(StreamingQueryException, match="Only one driver may run from a checkpoint at a time"):
+                query.awaitTermination(TIMEOUT_S)
+        query.stop()
+    eventually(lambda: idle(spark), within_s=WITHIN_S)
+    for name in ("made", "gone"):
+        spark.sql(f"DROP TABLE {namespace}.{name}")
+        spark.sql(f"CREATE TABLE {namespace}.{name} (id BIGINT)")
+    for name in ("s", "made"):
+        spark.sql(f"INSERT INTO {namespace}.{name} VALUES (3)")
+    refused("again", "made again|dropped")
+    refused("gone", "knows of none before")
+    spark.sql(f"TRUNCATE TABLE {namespace}.cut")
+    # Its segments tell what was written, though that is gone.
+    run("cut", 3).stop()
+    eventually(lambda: idle(spark), within_s=WITHIN_S)
+    controller.scale_to(Stream(scope, "cut"), 2)
+    spark.sql(f"TRUNCATE TABLE {namespace}.cut")
+    eventually(lambda: not set(range(1)) & controller.head(Stream(scope, "cut")).keys(), within_s=WITHIN_S)
+    spark.sql(f"INSERT INTO {namespace}.s VALUES (4)")
+    refused("cut", "deleted by retention or a truncation")

@@ -10,6 +10,7 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import Row, SparkSession
 from since import is_missing
+from streaming_tools import scope_of
 
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
 
@@ -130,8 +131,12 @@ def test_metadata_columns_tell_where_an_event_lies(spark: SparkSession, namespac
     spark.sql(f"CREATE TABLE {table} (k STRING, n BIGINT) CLUSTERED BY (k) INTO 4 BUCKETS")
     spark.sql(f"INSERT INTO {table} SELECT concat('key', id % 20), id FROM range(0, 400, 1, 4)")
 
-    rows = spark.sql(f"SELECT k, _segment, _offset, _encoding_id, _event_size FROM {table}").collect()
+    rows = spark.sql(f"SELECT k, _stream, _segment, _offset, _encoding_id, _event_size FROM {table}").collect()
 
+    (stream,) = {row._stream for row in rows}
+    assert stream == f"{scope_of(namespace)}/located"
+    assert spark.sql(f"SELECT count(*) FROM {table} WHERE _stream = '{stream}' AND _offset >= 0").first() == (400,)
+    assert spark.sql(f"SELECT count(*) FROM {table} WHERE _stream <> '{stream}'").first() == (0,)
     assert len({row._segment for row in rows}) == 4
     assert len({(row.k, row._segment) for row in rows}) == 20
     assert {row._encoding_id for row in rows} == {0}

@@ -65,7 +65,7 @@ def written_columns(
         rows: all of its columns.
     """
     mode = WriteOptions.parse(options, known=CATALOG_WRITE_KEYS).writer_mode or definition.properties.writer_mode
-    return without_coordinates(rows) if trigger == REAL_TIME and mode == EXACTLY_ONCE else rows
+    return without_coordinates(rows, definition.schema) if trigger == REAL_TIME and mode == EXACTLY_ONCE else rows
 
 
 def plan_write(
@@ -104,7 +104,7 @@ def plan_write(
         plan = numbered(plan, definition, parsed, rows, origins)
     if rows is not None:
         if plan.numbering is not None:
-            rows = without_coordinates(rows)
+            rows = without_coordinates(rows, definition.schema)
         check_rows(plan, rows, definition.schema, case_sensitive=case_sensitive)
     return plan
 
@@ -154,7 +154,8 @@ def begin_job(
         return KeyValueJob(plan, partitions, changes=changes, overwrite=overwrite and not changes)
     if plan.numbering is not None:
         assert batch is not None
-        return NumberedJob(plan, run=batch.run, epoch=batch.epoch, start=batch.position(plan.numbering.source))
+        start = {source: batch.position(source) for source in plan.numbering.sources}
+        return NumberedJob(plan, run=batch.run, epoch=batch.epoch, start=start)
     kind = DeltaJob if changes else OverwritingJob if overwrite else WriteJob
     return kind(plan)
 

@@ -321,8 +321,9 @@ class BatchReader(RowsReader):
         rows = len(frames)
         if field.name == "_encoding_id":
             return framing.encoding_ids(frames.events)
-        if field.name in ("scope", "stream"):
-            return pa.repeat(self._stream.scope if field.name == "scope" else self._stream.name, rows)
+        if field.name in ("_stream", "scope", "stream"):
+            names = {"_stream": str(self._stream), "scope": self._stream.scope, "stream": self._stream.name}
+            return pa.repeat(names[field.name], rows)
         values: npt.NDArray[np.int64] | npt.NDArray[np.int32]
         if field.name in ("_offset", "offset"):
             values = frames.starts + position

@@ -44,6 +44,7 @@ CORRUPT_EVENTS = ("_corrupt_event", "_corrupt_record")
 """The second one is Spark's own name for such a column."""
 METADATA_COLUMNS = StructType(
     [
+        StructField("_stream", StringType(), False),
         StructField("_segment", LongType(), False),
         StructField("_offset", LongType(), False),
         StructField("_encoding_id", IntegerType(), True),
@@ -51,9 +52,9 @@ METADATA_COLUMNS = StructType(
         *(StructField(name, BinaryType(), True) for name in CORRUPT_EVENTS),
     ]
 )
-"""Columns that every table has and shows only when asked: the segment's id, the offset of the event's frame in it
-(bytes), the id of the schema it was written with, its payload's size (bytes), and in mode permissive, under two names,
-the payload of an event that can't be decoded."""
+"""Columns that every table has and shows only when asked: the stream, as `scope/name`, the segment's id, the offset of
+the event's frame in it (bytes), the id of the schema it was written with, its payload's size (bytes), and in mode
+permissive, under two names, the payload of an event that can't be decoded."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -92,18 +92,24 @@ class Numbering:
     """By what a real-time query's rows are numbered. It can be pickled."""
 
     query: str
-    source: Stream
-    """What the query reads."""
+    sources: tuple[Stream, ...]
+    """What the query reads, in the order of their names."""
+    indexed: tuple[Stream, ...]
+    """Those of whose events several rows are made."""
     key: str
-    """How rows get their routing keys, of which columns of the source: it must stay so."""
+    """How rows get their routing keys, of which columns of the sources, and of which of them several are made of one
+    event: it must stay so."""
+    coordinates: tuple[str, ...]
+    """The rows' columns that only tell of which event a row is. They aren't written."""
 
-    def writer_id(self, segment_id: int) -> uuid.UUID:
-        """Under which id the rows of events of a segment of the source are written.
+    def writer_id(self, source: Stream, segment_id: int) -> uuid.UUID:
+        """Under which id the rows of events of a segment of a source are written.
 
         Args:
+            source: one of the sources.
             segment_id: the segment.
         """
-        return uuid.uuid5(uuid.UUID(self.query), f"{self.source}/{segment_id}")
+        return uuid.uuid5(uuid.UUID(self.query), f"{source}/{segment_id}")
 
 
 @dataclass(frozen=True, kw_only=True)
