@@ -244,6 +244,36 @@ class BegunWrite(TypedDict):
     """Of a write that replaces or changes rows: its id in the table's commit log, for `has_job`."""
 
 
+class ReadTable(TypedDict):
+    """What a statement has read of a table."""
+
+    stream: str
+    seen: str
+    """As of `PlannedScan`."""
+
+
+class BegunTransaction(TypedDict):
+    """A transaction that takes statements."""
+
+    transaction: str
+    """Its id, which goes with each of them."""
+
+
+class PreparedTransaction(TypedDict):
+    """A transaction that is to be committed."""
+
+    prepared: Text64
+    tables: list[str]
+    """The tables that it has written to, by their names in SQL without the catalog."""
+
+
+class CommittedTransaction(TypedDict):
+    """What has become of a transaction."""
+
+    repeated: bool
+    """Whether it was a batch that had been committed before: then it has changed nothing."""
+
+
 class CommitReport(TypedDict):
     """What a commit came to."""
 

@@ -64,7 +64,8 @@ public final class PravegaScanBuilder extends Narrowing implements SupportsPushD
                       "options", options.asCaseSensitiveMap(),
                       "schema", table.allFields().json(),
                       "moments", said,
-                      "position", table.position()));
+                      "position", table.position(),
+                      "transaction", table.transaction.id()));
     }
     counted =
         known.get("rows").isNull()
@@ -74,7 +75,8 @@ public final class PravegaScanBuilder extends Narrowing implements SupportsPushD
                 options.asCaseSensitiveMap(),
                 known.get("rows").asLong(),
                 known.get("seen").asText(null),
-                functions.length);
+                functions.length,
+                table.transaction.id());
     return counted != null;
   }
 
