@@ -12,8 +12,8 @@ from typing import Any
 class Transaction:
     """A transaction of a session."""
 
-    id: str
-    """As errors name it."""
+    catalog: str
+    """The catalog whose tables it reads and writes."""
 
 
 @contextmanager
@@ -38,15 +38,16 @@ def transaction(
     arguments = [] if query is None else [f"query => {_literal(query)}"]
     arguments += [] if epoch is None else [f"epoch => {int(epoch)}"]
     system = f"`{catalog.replace('`', '``')}`.system"
-    begun = spark.sql(f"CALL {system}.begin({', '.join(arguments)})").collect()
+    # A procedure is called when its statement is analysed. Spark Connect would do that once more for its rows.
+    spark.sql(f"CALL {system}.begin({', '.join(arguments)})")
     try:
-        yield Transaction(begun[0]["transaction"])
+        yield Transaction(catalog)
     except BaseException:
         # What the block raises tells more than what follows from it.
         with suppress(Exception):
-            spark.sql(f"CALL {system}.rollback()").collect()
+            spark.sql(f"CALL {system}.rollback()")
         raise
-    spark.sql(f"CALL {system}.commit()").collect()
+    spark.sql(f"CALL {system}.commit()")
 
 
 def _literal(text: str) -> str:

@@ -171,6 +171,8 @@ class PlannedScan(TypedDict):
     moment: str | None
     """When it reads the table, for further calls of the query (`QueryMoment`); None where they know, or none is told.
     """
+    beside: dict[str, str]
+    """Likewise of other streams that the query reads, by their names, where they were asked for."""
 
 
 class NarrowedScan(TypedDict):
@@ -189,8 +191,9 @@ class CountedRows(TypedDict):
     rows: int | None
     """None where they have to be counted."""
     seen: str | None
-    """As of `PlannedScan`, as is the next one."""
+    """As of `PlannedScan`, as are the next ones."""
     moment: str | None
+    beside: dict[str, str]
 
 
 class OpenedStream(TypedDict):

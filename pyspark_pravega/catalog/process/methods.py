@@ -53,6 +53,7 @@ from pyspark_pravega.catalog.process.pickles import (
 from pyspark_pravega.catalog.process.protocol import Method, wire_name
 from pyspark_pravega.catalog.process.writing import WriteMethods, seen_of
 from pyspark_pravega.catalog.statements import PROCEDURES, Caller, Staged, Statement, is_metadata
+from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.key_value import KeyValueDefinition
 from pyspark_pravega.connector.predicates import Predicate
 from pyspark_pravega.connector.table import Check
@@ -297,11 +298,13 @@ class CatalogMethods:
         limit: int | None = None,
         schema: StructType | None = None,
         moments: list[str] | None = None,
+        beside: list[str] | None = None,
         transaction: str | None = None,
     ) -> PlannedScan:
         """Plan a batch read: its ends are fixed from here on. Predicates are those of `Predicates.java`, the
         condition of `Conditions.java`. The schema has the columns as the query was planned with them. `moments` is what
-        earlier calls for the query have told of this stream (`PlannedScan.moment`). `transaction` is the session's.
+        earlier calls for the query have told of this stream (`PlannedScan.moment`). `beside` are the other
+        streams that it reads, whose moments are told with this one's. `transaction` is the session's.
         """
         request = ScanRequest(
             columns=columns,
@@ -311,10 +314,10 @@ class CatalogMethods:
             condition=condition,
             limit=limit,
             planned=schema,
-            moment=QueryMoment(moments or ()),
+            moment=_moment(moments, beside),
             transaction=self.writes.transactions.of(transaction),
         )
-        return answers.scan(self.planner.plan_scan(namespace, table, request), request.moment.news)
+        return answers.scan(self.planner.plan_scan(namespace, table, request), request.moment)
 
     def narrow_scan(
         self,
@@ -340,14 +343,16 @@ class CatalogMethods:
         schema: StructType | None = None,
         moments: list[str] | None = None,
         position: PositionText | None = None,
+        beside: list[str] | None = None,
         transaction: str | None = None,
     ) -> CountedRows:
         """How many rows a table has, where the commit log knows. What is given is as of `plan_scan`."""
-        moment = QueryMoment(moments or ())
+        moment = _moment(moments, beside)
         within = self.writes.transactions.of(transaction)
         counted = self.planner.count_rows(namespace, table, options, schema, moment, position_of(position), within)
         rows, seen = (None, None) if counted is None else counted
-        return {"rows": rows, "seen": None if seen is None else seen.to_json(), "moment": moment.news}
+        text = None if seen is None else seen.to_json()
+        return {"rows": rows, "seen": text, "moment": moment.news, "beside": moment.news_beside}
 
     # Streaming reads
     def open_stream(self, source: Source) -> OpenedStream:
@@ -386,6 +391,10 @@ class CatalogMethods:
             {"partition": text_of(one), "start": {str(segment_id): at for segment_id, at in one.start.items()}}
             for one in self.streams.follow(source, start, cores)
         ]
+
+
+def _moment(moments: list[str] | None, beside: list[str] | None) -> QueryMoment:
+    return QueryMoment(moments or (), beside=[Stream.parse(name) for name in beside or ()])
 
 
 def methods_of(served: object) -> dict[str, Method]:

@@ -29,6 +29,9 @@ import pyspark.pravega.bridge.Unchecked;
 public final class PravegaProcedure implements UnboundProcedure, BoundProcedure {
   private static final Pattern NAME = Pattern.compile("`[^`]*`|[^.`]+");
 
+  /** The columns of what begins or ends a transaction. */
+  private static final String ENDED = "transaction STRING, state STRING";
+
   private final CatalogProcess process;
   private final String catalog;
   private final SessionTransaction transaction;
@@ -94,7 +97,7 @@ public final class PravegaProcedure implements UnboundProcedure, BoundProcedure 
     SessionTransaction.Ended ended = transact(values);
     if (ended != null) {
       JsonNode row = JsonNodeFactory.instance.arrayNode().add(ended.id()).add(ended.state());
-      return answer(JsonNodeFactory.instance.arrayNode().add(row));
+      return answer(ENDED, JsonNodeFactory.instance.arrayNode().add(row));
     }
     transaction.refuse("CALL system." + name());
     JsonNode result = step(values, null, null);
@@ -113,11 +116,11 @@ public final class PravegaProcedure implements UnboundProcedure, BoundProcedure 
       result = step(values, statement.get("after"), rows);
     }
     refresh(values);
-    return answer(result.get("rows"));
+    return answer(result.get("columns").asText(), result.get("rows"));
   }
 
-  private Iterator<Scan> answer(JsonNode rows) {
-    return List.<Scan>of(new Rows(StructType.fromDDL(described.get("columns").asText()), rows)).iterator();
+  private static Iterator<Scan> answer(String columns, JsonNode rows) {
+    return List.<Scan>of(new Rows(StructType.fromDDL(columns), rows)).iterator();
   }
 
   /** Begins or ends the session's transaction; null of a procedure that does neither. */

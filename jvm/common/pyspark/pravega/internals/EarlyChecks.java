@@ -27,6 +27,7 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import pyspark.pravega.bridge.PythonSource;
 import pyspark.pravega.bridge.SessionTransaction;
 import pyspark.pravega.catalog.PravegaTable;
+import pyspark.pravega.read.Moments;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.BoxedUnit;
@@ -76,6 +77,9 @@ public final class EarlyChecks implements SparkSessionExtensionsProvider {
       PythonSource.checkStream(relation);
     } else if (node instanceof DataSourceV2Relation relation && relation.table() instanceof PravegaTable table) {
       table.checkOptions(relation.options().asCaseSensitiveMap());
+      if (relation.options().isEmpty()) {
+        Moments.expect(table);
+      }
     }
   }
 

@@ -51,8 +51,8 @@ final class PravegaBatch implements Batch {
       Integer limit) {
     private JsonNode plan(String transaction) {
       return moments.ask(
-          table.stream(),
-          known ->
+          table,
+          (known, beside) ->
               table.process.callAgain(
                   "planScan",
                   "namespace", table.identifier.namespace(),
@@ -65,6 +65,7 @@ final class PravegaBatch implements Batch {
                   "condition", condition(),
                   "limit", limit,
                   "moments", known,
+                  "beside", beside,
                   "transaction", transaction));
     }
 

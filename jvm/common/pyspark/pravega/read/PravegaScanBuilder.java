@@ -55,8 +55,8 @@ public final class PravegaScanBuilder extends Narrowing implements SupportsPushD
       // Spark asks twice where the answer is no.
       known =
           moments.ask(
-              table.stream(),
-              said ->
+              table,
+              (said, beside) ->
                   table.process.callAgain(
                       "countRows",
                       "namespace", table.identifier.namespace(),
@@ -64,6 +64,7 @@ public final class PravegaScanBuilder extends Narrowing implements SupportsPushD
                       "options", options.asCaseSensitiveMap(),
                       "schema", table.allFields().json(),
                       "moments", said,
+                      "beside", beside,
                       "position", table.position(),
                       "transaction", table.transaction.id()));
     }
