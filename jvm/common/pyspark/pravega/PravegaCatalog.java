@@ -234,7 +234,11 @@ public class PravegaCatalog extends CheckedReads
 
   /** What a statement does that calls a method which changes something: {@code ALTER TABLE} for {@code alterTable}. */
   private static String words(String method) {
-    return method.replaceAll("([A-Z])", " $1").toUpperCase(Locale.ROOT);
+    return switch (method) {
+      case "stageTable" -> "CREATE TABLE AS SELECT";
+      case "storeView" -> "CREATE VIEW";
+      default -> method.replaceAll("([A-Z])", " $1").toUpperCase(Locale.ROOT);
+    };
   }
 
   private static JsonNode about(String[] namespace, Call call, String method, Object... parameters) {
