@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_tools import catalog_processes
 
 import pyspark_pravega
+from pyspark_pravega.sandbox import Sandbox
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
@@ -216,7 +217,13 @@ def test_what_was_read_must_still_be_so(spark: SparkSession, two: str) -> None:
     commit(spark)
 
 
-def test_what_a_transaction_cannot_do_is_refused(spark: SparkSession, two: str) -> None:
+def test_what_a_transaction_cannot_do_is_refused(spark: SparkSession, two: str, sandbox: Sandbox) -> None:
+    given = {"controller-uri": sandbox.controller_uri, "schema-registry-uri": sandbox.schema_registry_uri}
+    for key, text in given.items():
+        spark.conf.set(f"spark.sql.catalog.second.{key}", str(text))
+    spark.conf.set("spark.sql.catalog.second", "pyspark.pravega.PravegaCatalog")
+    second = two.replace("pravega.", "second.", 1)
+    assert spark.table(f"{second}.p").count() == 6
     with refused("PRAVEGA_TRANSACTION_FAILED", "no transaction"):
         commit(spark)
     with refused("PRAVEGA_TRANSACTION_FAILED", "no transaction"):
@@ -249,8 +256,14 @@ def test_what_a_transaction_cannot_do_is_refused(spark: SparkSession, two: str) 
         with refused("transaction"):
             spark.readStream.table(f"{two}.p")
         stream = two.partition(".")[2].replace("_", "-") + "/p"
+        with refused("another catalog's than pravega"):
+            spark.table(f"{second}.k").collect()
+        with refused("another catalog's than pravega"):
+            spark.sql(f"INSERT INTO {second}.p VALUES (1, 1)")
         with refused("can't be in a transaction"):
-            spark.read.format("pravega").option("stream", stream).load().collect()
+            spark.read.format("pravega").options(**given).option("stream", stream).load().collect()
+        with refused("can't be in a transaction"):
+            spark.sql("SELECT 1L AS id, 1L AS v").write.format("pravega").options(**given).mode("append").save(stream)
         # None of that has ended it.
         spark.sql(f"INSERT INTO {two}.p VALUES (1, 1)")
         commit(spark)
