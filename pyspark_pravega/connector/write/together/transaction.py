@@ -19,6 +19,7 @@ from pyspark_pravega.connector.log import (
     Replacement,
     State,
     Together,
+    create_ledger,
     make_decisions,
     open_decisions,
     open_ledger,
@@ -210,9 +211,9 @@ def _several(client: Client, prepared: Sequence[Prepared], reads: Mapping[Stream
     for stream, read in reads.items():
         if stream in written:
             continue
-        ledger = open_ledger(client, stream)
-        if ledger is not None:
-            guards.append(Guard(ledger=ledger, check=_check_of(client, read)))
+        # A table that only others have written gets a log: so nobody of us writes to it meanwhile.
+        ledger = open_ledger(client, stream) or create_ledger(client, stream)
+        guards.append(Guard(ledger=ledger, check=_check_of(client, read)))
     return Several(client, prepared[0].together, parts, guards)
 
 
@@ -253,6 +254,13 @@ def check_unchanged(client: Client, read: TableRead) -> None:
     ledger = open_ledger(client, read.stream)
     if ledger is not None:
         _check_of(client, read)(ledger, ledger.state())
+        return
+    tail = take_snapshot(client, read.stream)
+    if not all(is_unchanged(client, tail, State(), one) for one in read.seen):
+        raise WriteConflictError(
+            f'the transaction has read stream "{read.stream}", and others have written to it since. Nothing was '
+            "written; run the transaction again"
+        )
 
 
 def _check_of(client: Client, read: TableRead) -> Callable[[Ledger, State], None]:

@@ -11,7 +11,7 @@ from catalog_tools import insert, make
 from pyspark_pravega.catalog.plans import transactions
 from pyspark_pravega.catalog.process.methods import CatalogMethods
 from pyspark_pravega.catalog.process.pickles import text_of, value_of
-from pyspark_pravega.client import Stream
+from pyspark_pravega.client import EventWriter, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.client.controller import even_ranges
 from pyspark_pravega.errors import TransactionError, WriteConflictError
 from pyspark_pravega.settings import Settings
@@ -38,8 +38,8 @@ class Session:
         message = value_of(begun["writer"]).write_partition(0, iter([pa.record_batch(batch)]))
         writes.commit_write(begun["writer"], [text_of(message)], transaction=self.id)
 
-    def read(self, table: str, **more: Any) -> list[int]:
-        scan = self.methods.plan_scan([self.scope], table, ["id"], {}, transaction=self.id, **more)
+    def read(self, table: str, column: str = "id", **more: Any) -> list[int]:
+        scan = self.methods.plan_scan([self.scope], table, [column], {}, transaction=self.id, **more)
         self.told = scan
         read, _ = value_of(scan["function"])
         found: list[int] = []
@@ -156,6 +156,22 @@ def test_reads_of_a_transaction_are_of_one_moment(session: Session, settings: Se
     with pytest.raises(WriteConflictError):
         session.commit()
     session.id = None
+    assert session.read("a") == [1, 2, 3]
+    # Events of others count, too, also where nobody has made a log yet.
+    stream = Stream(session.scope, "theirs")
+    client = session.methods.catalog.client
+    client.controller.create_stream(stream, StreamConfiguration(scaling=ScalingPolicy.fixed(1)))
+    for is_told_early in (True, False):
+        session.begin()
+        session.read("theirs", column="event")
+        session.insert("a", 9)
+        with EventWriter(client, stream) as writer:
+            writer.write(b"x")
+        with pytest.raises(WriteConflictError):
+            session.read("b") if is_told_early else session.commit()
+        if session.id is not None:
+            session.methods.writes.roll_back_transaction(session.id)
+        session.id = None
     assert session.read("a") == [1, 2, 3]
     # What it replaces wasn't read.
     session.begin()
