@@ -52,6 +52,11 @@ class Session:
         assert self.id is not None
         return self.methods.writes.prepare_transaction(self.id)["prepared"]
 
+    def roll_back(self) -> None:
+        if self.id is not None:
+            self.methods.writes.roll_back_transaction(self.id)
+        self.id = None
+
     def commit(self, prepared: str | None = None, id: str | None = None) -> bool:
         prepared = prepared or self.prepare()
         id, self.id = id or self.id, None
@@ -117,9 +122,7 @@ def test_a_stream_that_scales_between_two_statements(session: Session, settings:
         session.insert("a", *range(40, 50))
     with pytest.raises(TransactionError, match="rollback"):
         session.read("b")
-    assert session.id is not None
-    session.methods.writes.roll_back_transaction(session.id)
-    session.id = None
+    session.roll_back()
     assert session.read("a") == [1, 2, *range(10, 30)]
 
 
@@ -147,8 +150,7 @@ def test_reads_of_a_transaction_are_of_one_moment(session: Session, settings: Se
     other.insert("b", 3)
     with pytest.raises(WriteConflictError):
         session.read("b")
-    assert session.id is not None
-    session.methods.writes.roll_back_transaction(session.id)
+    session.roll_back()
     session.begin()
     assert session.read("b") == [1, 2, 3]
     session.insert("a", 9)
@@ -169,9 +171,7 @@ def test_reads_of_a_transaction_are_of_one_moment(session: Session, settings: Se
             writer.write(b"x")
         with pytest.raises(WriteConflictError):
             session.read("b") if is_told_early else session.commit()
-        if session.id is not None:
-            session.methods.writes.roll_back_transaction(session.id)
-        session.id = None
+        session.roll_back()
     assert session.read("a") == [1, 2, 3]
     # What it replaces wasn't read.
     session.begin()
