@@ -17,8 +17,9 @@ os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
 if TYPE_CHECKING:
     from pyspark_pravega.connector.datasource import DefaultSource
     from pyspark_pravega.sql.session import configure
+    from pyspark_pravega.sql.transactions import transaction
 
-__all__ = ["DefaultSource", "__version__", "configure"]
+__all__ = ["DefaultSource", "__version__", "configure", "transaction"]
 
 
 def __getattr__(name: str) -> Any:
@@ -30,4 +31,8 @@ def __getattr__(name: str) -> Any:
         from pyspark_pravega.sql.session import configure
 
         return configure
+    if name == "transaction":
+        from pyspark_pravega.sql.transactions import transaction
+
+        return transaction
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

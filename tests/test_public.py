@@ -15,7 +15,7 @@ from pyspark_pravega import errors
 from pyspark_pravega.cli import main
 
 PUBLIC = {
-    "pyspark_pravega": {"DefaultSource", "__version__", "configure"},
+    "pyspark_pravega": {"DefaultSource", "__version__", "configure", "transaction"},
     "pyspark_pravega.client": {
         "Access",
         "Client",

@@ -76,7 +76,7 @@ def test_a_value_that_means_nothing_is_told_where_it_is_needed(settings: Setting
         methods.plan_scan([scope], "t", ["id"], {})
 
     def write() -> None:
-        methods.plan_write([scope], "t", {}, checks=[])
+        methods.writes.plan_write([scope], "t", {}, checks=[])
 
     def loaded() -> dict[str, str]:
         relation: Any = methods.load_relation([scope], "t")

@@ -115,11 +115,11 @@ WAYS: dict[str, Way] = {
     "narrow": lambda methods, scope, options: methods.narrow_scan([scope], "t", dict(options), [], None, []),
     "count": lambda methods, scope, options: methods.count_rows([scope], "t", dict(options)),
     "check": lambda methods, scope, options: methods.planner.check_read([scope], "t", dict(options)),
-    "write": lambda methods, scope, options: methods.plan_write([scope], "t", dict(options)),
+    "write": lambda methods, scope, options: methods.writes.plan_write([scope], "t", dict(options)),
     "stream": lambda methods, scope, options: methods.streams.initial(_stream(options, scope)),
     "open": lambda methods, scope, options: methods.open_stream(_stream(options, scope)),
     "key-value scan": lambda methods, scope, options: methods.plan_scan([scope], "kv", ["id"], dict(options)),
-    "key-value write": lambda methods, scope, options: methods.plan_write([scope], "kv", dict(options)),
+    "key-value write": lambda methods, scope, options: methods.writes.plan_write([scope], "kv", dict(options)),
 }
 SOURCES: dict[str, Callable[[DefaultSource], object]] = {
     "read": lambda source: source.reader(COLUMNS),

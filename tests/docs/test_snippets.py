@@ -23,7 +23,7 @@ from spark_tools import Sessions
 from pyspark_pravega.client import Client
 from pyspark_pravega.sandbox import Sandbox
 
-NAMESPACES = "shop|market|store|crm"
+NAMESPACES = "shop|market|store|crm|bank"
 """What pages call their namespaces and scopes: each page gets others."""
 ORDERS = """
 CREATE NAMESPACE pravega.shop;
@@ -66,6 +66,7 @@ SINCE = {
     "docs/streaming.md": "4.3",
     "docs/tables.md": "4.2",
     "docs/time-travel.md": "4.2",
+    "docs/transactions.md": "4.1",
     "docs/undo.md": "4.2",
     "docs/writing.md": "4.2",
 }

@@ -25,6 +25,8 @@ import sys
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+import pyspark_pravega
+
 spark = SparkSession.builder.remote(sys.argv[1]).getOrCreate()
 spark.sql("CREATE NAMESPACE by_connect")
 spark.sql("USE by_connect")
@@ -42,6 +44,16 @@ try:
     spark.sql("DELETE FROM t WHERE id = 1").collect()
 except AnalysisException as error:
     print(str(error).splitlines()[0])
+for error in (None, ZeroDivisionError()):
+    try:
+        with pyspark_pravega.transaction(spark):
+            spark.sql("INSERT INTO t VALUES (9, 'together')")
+            spark.sql("INSERT INTO large SELECT id, s FROM t WHERE id = 9")
+            if error is not None:
+                raise error
+    except ZeroDivisionError:
+        pass
+    print(spark.table("t").count(), spark.table("large").count())
 spark.sql("DROP NAMESPACE by_connect CASCADE")
 spark.stop()
 """
@@ -115,11 +127,12 @@ def test_a_client_without_a_jvm(connect: str, tmp_path: Path) -> None:
         check=False,
     )
     assert process.returncode == 0, process.stdout + process.stderr[-5000:]
-    rows, version, by_socket, in_memory, error = process.stdout.splitlines()
+    rows, version, by_socket, in_memory, error, committed, rolled_back = process.stdout.splitlines()
     assert rows == "pravega [(1, 'one'), (2, 'two'), (3, 'more'), (4, 'more')]"
     assert version == "2"
     assert by_socket == in_memory == "Row(sum(id)=17997000, sum(length(s))=3000000) 6000 9 3"
     assert 'DELETE isn\'t possible on stream "by-connect/t"' in error
+    assert committed == rolled_back == "5 6001"
 
 
 @pytest.mark.since_spark("4.1")

@@ -1,9 +1,10 @@
 """Plans of what statements read and write: `planner` finds the table, and asks who plans for its kind.
 
 `scans` plans batch reads of streams, `key_values` those of key-value tables, `streams` streaming reads, and `writes`
-writes. `read_request` is what a read's options and position make of a table, `moments` when a query reads it. In the
-background work `compactions`, which commits start, and `sampling`, which notes versions of what others write. It uses
-`catalog.catalog` and below, and knows nothing of how the JVM is told.
+writes. `transactions` is what a transaction's statements have read and written. `read_request` is what a read's options
+and position make of a table, `moments` when a query reads it. In the background work `compactions`, which commits
+start, and `sampling`, which notes versions of what others write. It uses `catalog.catalog` and below, and knows nothing
+of how the JVM is told.
 """
 
 from pyspark_pravega.catalog.plans.moments import QueryMoment
@@ -19,6 +20,7 @@ from pyspark_pravega.catalog.plans.read_request import (
 from pyspark_pravega.catalog.plans.sampling import Sampling
 from pyspark_pravega.catalog.plans.scans import NarrowedScan, PlannedScan, ScanRequest
 from pyspark_pravega.catalog.plans.streams import Source, StreamReads
+from pyspark_pravega.catalog.plans.transactions import ENDS, OpenTransaction, OwnRows, Transactions
 from pyspark_pravega.catalog.plans.writes import (
     Job,
     Plan,
@@ -30,10 +32,13 @@ from pyspark_pravega.catalog.plans.writes import (
 )
 
 __all__ = [
+    "ENDS",
     "ChangesBounds",
     "ExtentText",
     "Job",
     "NarrowedScan",
+    "OpenTransaction",
+    "OwnRows",
     "Plan",
     "PlannedScan",
     "Planner",
@@ -44,6 +49,7 @@ __all__ = [
     "ScanRequest",
     "Source",
     "StreamReads",
+    "Transactions",
     "WriteJobs",
     "begin_job",
     "forget_commit",

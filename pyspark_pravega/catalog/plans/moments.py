@@ -1,20 +1,23 @@
-"""One moment for a table in a query: what its first read has found holds for all others.
+"""One moment for a query: what the first read of its tables has found holds for all others.
 
 A query may read a table several times, by any of its names, and ask the commit log for its rows beside. Each read is
 planned by a call of its own. The first one says at which moment it has found the table; the JVM hands that back with
 the query's further calls about the table (`Moments.java`). So this process needs to know nothing of queries.
+The first call names the other tables of the query, too, and tells their moment with its own: none shows half of what
+became visible at once.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict
 
 from pyspark_pravega.client import Client, SegmentPart, Stream
-from pyspark_pravega.connector.log import LakePart, Ledger, Snapshot, take_snapshot, tiered_of
+from pyspark_pravega.connector.log import LakePart, Ledger, Snapshot, take_snapshot, take_snapshots, tiered_of
 from pyspark_pravega.connector.read import moment_of, rows_at, snapshot_until
+from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.settings import name_one_cluster
 
 
@@ -56,6 +59,10 @@ class QueryMoment:
     """What earlier calls for the query have told; of several clusters, perhaps."""
     news: str | None = None
     """What this call has to tell; None where nothing is new."""
+    beside: Sequence[Stream] = ()
+    """Other streams that the query reads, of which nothing is known yet: all are looked at together."""
+    news_beside: dict[str, str] = field(default_factory=dict)
+    """What there is to tell of them, by their names."""
 
     def snapshot(self, client: Client, stream: Stream, ledger: Ledger | None, *, keyed: bool) -> Snapshot:
         """The whole table at that moment.
@@ -74,7 +81,7 @@ class QueryMoment:
         known = self._known(client)
         if known is not None and known["whole"] is not None:
             return _snapshot_of(stream, known["version"], known["whole"])
-        snapshot = take_snapshot(client, stream, ledger)
+        snapshot = self._together(client, stream) or take_snapshot(client, stream, ledger)
         if known is not None and snapshot.version > known["version"] > 0:
             # Something was committed since the query has asked for versions.
             version = moment_of(client, stream, str(known["version"]))
@@ -82,6 +89,18 @@ class QueryMoment:
             snapshot = replace(past, version=known["version"], replaced_table=snapshot.replaced_table)
         self.news = _text_of(client, snapshot)
         return snapshot
+
+    def _together(self, client: Client, stream: Stream) -> Snapshot | None:
+        """The table at a moment that is one of all others, too; None where there are no others, or one can't be seen:
+        then its own read says why."""
+        if not self.beside:
+            return None
+        try:
+            taken = take_snapshots(client, [stream, *self.beside])
+        except PravegaError:
+            return None
+        self.news_beside = {str(one): _text_of(client, taken[one]) for one in self.beside}
+        return taken[stream]
 
     def last_version(self, client: Client, ledger: Ledger) -> int:
         """The table's last version at that moment, for what tells of versions only.

@@ -17,6 +17,7 @@ from pyspark_pravega.catalog.plans import key_values, scans, writes
 from pyspark_pravega.catalog.plans.moments import QueryMoment
 from pyspark_pravega.catalog.plans.read_request import Position, all_columns
 from pyspark_pravega.catalog.plans.scans import NarrowedScan, PlannedScan, ScanRequest
+from pyspark_pravega.catalog.plans.transactions import ENDS, OpenTransaction, in_transaction
 from pyspark_pravega.catalog.statements import Staged, is_metadata
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
 from pyspark_pravega.connector.log import open_ledger
@@ -119,6 +120,8 @@ class Planner:
             request: what is wanted.
         """
         definition = self._relation(namespace, table, request.options)
+        if request.transaction is not None:
+            self._check_in_transaction(definition)
         if isinstance(definition, KeyValueDefinition):
             return key_values.plan_scan(definition, request)
         if definition.settings.controller_uri != self._catalog.client.settings.controller_uri:
@@ -167,6 +170,7 @@ class Planner:
         planned: StructType | None,
         moment: QueryMoment,
         position: Position | None = None,
+        transaction: OpenTransaction | None = None,
     ) -> tuple[int, ReadSet | None] | None:
         """How many rows a table has, where the commit log knows; and of which version.
 
@@ -177,6 +181,7 @@ class Planner:
             planned: see `ScanRequest`, as for the next one.
             moment: when the query reads the table.
             position: which part of it.
+            transaction: the one that the query is in, if any.
         """
         relation = self._relation(namespace, table, options)
         if isinstance(relation, KeyValueDefinition):
@@ -184,7 +189,12 @@ class Planner:
         # A count of a column that was NOT NULL comes as one of rows.
         if planned is not None:
             check_planned(relation.stream, planned, (), all_columns(relation))
-        return scans.count_rows(relation, options, moment, position)
+        if transaction is not None:
+            self._check_in_transaction(relation)
+        counted = scans.count_rows(relation, options, moment, position, transaction)
+        if transaction is not None and counted is not None and counted[1] is not None:
+            transaction.read(relation.stream, counted[1], fresh=moment.news is not None)
+        return counted
 
     def plan_write(
         self,
@@ -198,6 +208,7 @@ class Planner:
         rows: StructType | None = None,
         case_sensitive: bool = False,
         origins: RowOrigins | None = None,
+        transaction: OpenTransaction | None = None,
     ) -> writes.Plan:
         """Settle a write, before Spark plans its query.
 
@@ -211,12 +222,15 @@ class Planner:
             rows: the columns of a streaming query's rows, which Spark doesn't hold against the table's; else None.
             case_sensitive: whether names of theirs that differ from the table's in case are different ones.
             origins: where a real-time query's rows come from, where that is known.
+            transaction: the one that the statement is in, if any.
         """
         definition: TableDefinition | KeyValueDefinition
         if staged is not None:
             definition = _with_options(self._catalog.relations.staged(staged), options)
         else:
             definition = self._relation(namespace, table, options)
+        if transaction is not None:
+            self._check_in_transaction(definition)
         if isinstance(definition, KeyValueDefinition):
             return KeyValuePlan.of(
                 definition, options, trigger=trigger, checks=checks, rows=rows, case_sensitive=case_sensitive
@@ -226,7 +240,7 @@ class Planner:
             self._catalog.altering.merge_schema(namespace, table, added)
             definition = self.definition(namespace, table, options)
         becomes = None if staged is None else self._catalog.replacing.staged_table(staged)
-        return writes.plan_write(
+        plan = writes.plan_write(
             *(definition, options, trigger),
             checks=checks,
             rows=rows,
@@ -234,6 +248,7 @@ class Planner:
             staged=becomes,
             origins=origins,
         )
+        return plan if transaction is None else in_transaction(plan)
 
     def has_job(self, namespace: list[str], table: str, options: dict[str, str], job: str) -> bool:
         """Whether the log of a table that is read has the job of a write that runs: then it is the written table."""
@@ -264,6 +279,18 @@ class Planner:
                     'by format("pravega"), which doesn\'t tell what it has read: read it as a table of a catalog, by '
                     "spark.table or FROM, or write the rows to another table first"
                 )
+
+    def _check_in_transaction(self, relation: TableDefinition | KeyValueDefinition) -> None:
+        """Refuse what a transaction can't read or write."""
+        if isinstance(relation, KeyValueDefinition):
+            raise UnsupportedOperationError(
+                f'"{relation.stream}" is a key-value table, which has no transactions with other tables: {ENDS}'
+            )
+        if relation.settings.controller_uri != self._catalog.client.settings.controller_uri:
+            raise UnsupportedOperationError(
+                f'stream "{relation.stream}" of {relation.settings.controller_uri} isn\'t in the cluster of the '
+                f"transaction: {ENDS}"
+            )
 
     def _relation(
         self, namespace: Sequence[str], table: str, options: Mapping[str, str]

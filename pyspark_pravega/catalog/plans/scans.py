@@ -13,6 +13,7 @@ from pyspark.sql.types import StructType
 from pyspark_pravega.catalog.plans.moments import QueryMoment
 from pyspark_pravega.catalog.plans.read_request import Position, all_columns, changes_of, with_read_options
 from pyspark_pravega.catalog.plans.skipping import wanted_parts
+from pyspark_pravega.catalog.plans.transactions import ENDS, OpenTransaction, OwnRows
 from pyspark_pravega.catalog.pushdown import (
     MOST,
     OFFSET,
@@ -64,7 +65,7 @@ from pyspark_pravega.connector.table import (
     schema_read,
 )
 from pyspark_pravega.connector.write import ReadSet
-from pyspark_pravega.errors import ConfigurationError, TableChangedError
+from pyspark_pravega.errors import ConfigurationError, TableChangedError, UnsupportedOperationError
 from pyspark_pravega.serde.formats import JSON
 from pyspark_pravega.serde.lenient import DROP_MALFORMED
 
@@ -89,6 +90,8 @@ class ScanRequest:
     """The table's columns as the query was planned with them; None where nothing was planned before."""
     moment: QueryMoment = field(default_factory=QueryMoment)
     """When the query reads the table, where the position doesn't say that."""
+    transaction: OpenTransaction | None = None
+    """The transaction that the query is in, if any."""
 
     def unsettled(self) -> ScanRequest:
         """The same, whose bounds only its options tell: what they meant was settled in another stream."""
@@ -147,6 +150,8 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
     """
     read = _Read.of(definition, request)
     wanted = changes_of(definition, read.options, request.position)
+    if request.transaction is not None and not isinstance(request.position, Moment):
+        return _in_transaction(read, request.transaction, is_changes=wanted is not None)
     if wanted is not None:
         return _row_changes(read, wanted) if read.is_keyed else _changes(read, wanted)
     if isinstance(request.position, Moment):
@@ -154,6 +159,33 @@ def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
     else:
         snapshot, seen = _now(read)
     return _last_rows(read, snapshot, seen) if read.is_keyed else _rows(read, snapshot, seen)
+
+
+def _in_transaction(read: _Read, transaction: OpenTransaction, *, is_changes: bool) -> PlannedScan:
+    """A table as it is now, with what a transaction has written to it behind that."""
+    definition, stream = read.definition, read.stream
+    if is_changes or definition.is_log:
+        raise UnsupportedOperationError(
+            f'the versions and the events of stream "{stream}" can\'t be read in a transaction, only its rows: {ENDS}'
+        )
+    own = transaction.own(stream)
+    if own is None:
+        snapshot, seen = _now(read)
+        transaction.read(stream, seen, fresh=read.request.moment.news is not None)
+        return _last_rows(read, snapshot, seen) if read.is_keyed else _rows(read, snapshot, seen)
+    if read.options.has_bounds or isinstance(read.request.position, Extent):
+        raise UnsupportedOperationError(
+            f'the transaction has written to stream "{stream}", and what it has written has no place in the stream '
+            f"yet: read it without start and end, or {ENDS}"
+        )
+    snapshot, seen = _now(read)
+    if not own.replaces:
+        transaction.read(stream, seen, fresh=read.request.moment.news is not None)
+    snapshot = own.before(snapshot)
+    if read.is_keyed:
+        transaction.check_order(snapshot, own)
+        return _last_rows(read, replace(snapshot, parts=(*snapshot.parts, *own.parts)), seen)
+    return _rows(read, snapshot, seen, own)
 
 
 def _changes(read: _Read, wanted: ChangesRange) -> PlannedScan:
@@ -173,14 +205,18 @@ def _row_changes(read: _Read, wanted: ChangesRange) -> PlannedScan:
     return read.planned(reader, [] if changes is None else [one.part for one in changes.ranges])
 
 
-def _rows(read: _Read, snapshot: Snapshot, seen: ReadSet | None) -> PlannedScan:
-    """The events of a table without a key: those in a snapshot, within the offsets that predicates let through."""
+def _rows(read: _Read, snapshot: Snapshot, seen: ReadSet | None, own: OwnRows | None = None) -> PlannedScan:
+    """The events of a table without a key: those in a snapshot, within the offsets that predicates let through; and
+    those of a transaction."""
     snapshot = narrowed(snapshot, read.bounds, read.ledger)
     position = read.request.position
     last = snapshot.version or (isinstance(position, Moment) and position.version) or 0
     wanted = wanted_parts(read.definition, read.ledger, snapshot.parts, read.request.condition, last)
     left = replace(snapshot, parts=tuple(wanted))
-    return replace(read.planned_snapshot(left, seen), skipped=snapshot.size - left.size)
+    skipped = snapshot.size - left.size
+    if own is not None:
+        left = replace(left, parts=(*left.parts, *own.parts))
+    return replace(read.planned_snapshot(left, seen), skipped=skipped)
 
 
 def _last_rows(read: _Read, snapshot: Snapshot, seen: ReadSet | None) -> PlannedScan:
@@ -378,6 +414,7 @@ def count_rows(
     options: Mapping[str, str],
     moment: QueryMoment | None = None,
     position: Position | None = None,
+    transaction: OpenTransaction | None = None,
 ) -> tuple[int, ReadSet | None] | None:
     """How many rows a table has, where that is known without reading it; and of which version.
 
@@ -386,6 +423,7 @@ def count_rows(
         options: the read's options.
         moment: when the query reads the table.
         position: which part of the table; None for all of it as it is now.
+        transaction: the one that the query is in, if any.
 
     Returns:
         The version is None of what isn't the whole table as it is now, as of `PlannedScan`.
@@ -400,9 +438,13 @@ def count_rows(
         or definition.types is not None
         or definition.mode == DROP_MALFORMED
         or isinstance(position, Extent)
+        or (transaction is not None and position is None and transaction.own(definition.stream) is not None)
     ):
         return None
     request = ScanRequest(columns=(), options=options, position=position, moment=moment or QueryMoment())
+    if transaction is not None and position is None and (definition.is_changes or definition.is_log):
+        # The scan says why not.
+        return None
     read = _Read.of(definition, request)
     wanted = changes_of(definition, read.options, position)
     if (wanted is not None or position is not None) and read.is_keyed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
@@ -11,6 +12,7 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.plans.compactions import Compactions
+from pyspark_pravega.catalog.plans.transactions import OpenTransaction
 from pyspark_pravega.client import Stream, StreamCut
 from pyspark_pravega.connector.key_value import KeyValueJob, KeyValuePlan
 from pyspark_pravega.connector.option_names import CATALOG_WRITE_KEYS, EXACTLY_ONCE
@@ -217,6 +219,46 @@ class WriteJobs:
         self._compactions.consider(job.plan)
         return report
 
+    def take_in(
+        self,
+        transaction: OpenTransaction,
+        job: Job,
+        messages: Sequence[WriterCommitMessage | None],
+        cached: Mapping[Stream, Sequence[ReadSet]],
+    ) -> CommitReport:
+        """Make a write a part of a transaction: its transactions stay open until that ends.
+
+        Args:
+            transaction: the transaction.
+            job: the write.
+            messages: as of `commit`.
+            cached: what the statement has read that wasn't planned in the transaction.
+
+        Raises:
+            TransactionError: a transaction was lost.
+            UnsupportedOperationError: the statement doesn't know what the transaction has written before.
+        """
+        assert isinstance(job, WriteJob)
+        for stream, sets in cached.items():
+            for seen in sets:
+                transaction.note_cached(stream, seen)
+        begun = time.monotonic()
+        prepared = transaction.write(job, messages, self.stop)
+        return CommitReport(
+            rows=0 if prepared is None else prepared.intent.rows,
+            bytes=0 if prepared is None else prepared.intent.bytes,
+            transactions=int(prepared is not None),
+            milliseconds=round((time.monotonic() - begun) * 1000),
+        )
+
+    def consider(self, plan: WritePlan) -> None:
+        """Look whether a commit was the one after which a table is compacted.
+
+        Args:
+            plan: how it was written.
+        """
+        self._compactions.consider(plan)
+
     def abort(self, job: Job, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Throw a write away.
 
@@ -229,7 +271,15 @@ class WriteJobs:
         job.abort_job(messages)
 
     def _stop(self, job: WriteJob) -> None:
-        running = self._running.pop(job.job, None)
+        self.stop(job.job)
+
+    def stop(self, id: uuid.UUID) -> None:
+        """Renew the leases of a write no more.
+
+        Args:
+            id: the job's.
+        """
+        running = self._running.pop(id, None)
         if running is not None:
             running.close()
 

@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog import statements
-from pyspark_pravega.catalog.plans import NarrowedScan, Plan, PlannedScan
+from pyspark_pravega.catalog.plans import NarrowedScan, Plan, PlannedScan, QueryMoment
 from pyspark_pravega.catalog.process import messages
 from pyspark_pravega.catalog.process.parameters import KIND
 from pyspark_pravega.catalog.process.pickles import pickled_read, text_of
@@ -144,12 +144,12 @@ def parameter(parameter: statements.Parameter) -> messages.Parameter:
     }
 
 
-def scan(planned: PlannedScan, moment: str | None) -> messages.PlannedScan:
+def scan(planned: PlannedScan, moment: QueryMoment) -> messages.PlannedScan:
     """A batch read.
 
     Args:
         planned: the plan.
-        moment: what is new of when the query reads the table.
+        moment: when the query reads the table, and what is new of that.
     """
     function, partitions = pickled_read(planned.reader, planned.schema)
     message: messages.PlannedScan = {
@@ -164,7 +164,8 @@ def scan(planned: PlannedScan, moment: str | None) -> messages.PlannedScan:
         "skipped": planned.skipped,
         "sharedMemory": planned.shared_memory,
         "routing": planned.routing,
-        "moment": moment,
+        "moment": moment.news,
+        "beside": moment.news_beside,
     }
     if planned.extent is not None:
         message["extent"] = planned.extent

@@ -171,6 +171,8 @@ class PlannedScan(TypedDict):
     moment: str | None
     """When it reads the table, for further calls of the query (`QueryMoment`); None where they know, or none is told.
     """
+    beside: dict[str, str]
+    """Likewise of other streams that the query reads, by their names, where they were asked for."""
 
 
 class NarrowedScan(TypedDict):
@@ -189,8 +191,9 @@ class CountedRows(TypedDict):
     rows: int | None
     """None where they have to be counted."""
     seen: str | None
-    """As of `PlannedScan`, as is the next one."""
+    """As of `PlannedScan`, as are the next ones."""
     moment: str | None
+    beside: dict[str, str]
 
 
 class OpenedStream(TypedDict):
@@ -242,6 +245,36 @@ class BegunWrite(TypedDict):
     """Whether the function expects rows as they lie in the JVM's memory."""
     job: str | None
     """Of a write that replaces or changes rows: its id in the table's commit log, for `has_job`."""
+
+
+class ReadTable(TypedDict):
+    """What a statement has read of a table."""
+
+    stream: str
+    seen: str
+    """As of `PlannedScan`."""
+
+
+class BegunTransaction(TypedDict):
+    """A transaction that takes statements."""
+
+    transaction: str
+    """Its id, which goes with each of them."""
+
+
+class PreparedTransaction(TypedDict):
+    """A transaction that is to be committed."""
+
+    prepared: Text64
+    tables: list[str]
+    """The tables that it has written to, by their names in SQL without the catalog."""
+
+
+class CommittedTransaction(TypedDict):
+    """What has become of a transaction."""
+
+    repeated: bool
+    """Whether it was a batch that had been committed before: then it has changed nothing."""
 
 
 class CommitReport(TypedDict):

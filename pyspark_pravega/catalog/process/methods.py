@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json
 import threading
@@ -21,23 +20,16 @@ from pyspark_pravega.catalog.plans import (
     Planner,
     PositionText,
     QueryMoment,
-    RealTimeBatch,
     Sampling,
     ScanRequest,
     Source,
     StreamReads,
-    WriteJobs,
-    begin_job,
-    forget_commit,
-    id_in_log,
     position_of,
     text_of_extent,
     text_of_moment,
 )
 from pyspark_pravega.catalog.process import answers
 from pyspark_pravega.catalog.process.messages import (
-    BegunWrite,
-    CommitReport,
     CountedRows,
     Followed,
     MetadataPage,
@@ -46,7 +38,6 @@ from pyspark_pravega.catalog.process.messages import (
     OpenedRealTime,
     OpenedStream,
     PlannedScan,
-    PlannedWrite,
     Procedure,
     ProcedureResult,
     Table,
@@ -56,16 +47,17 @@ from pyspark_pravega.catalog.process.pickles import (
     Text64,
     pickled_follow,
     pickled_read,
-    pickled_write,
     text_of,
     value_of,
 )
 from pyspark_pravega.catalog.process.protocol import Method, wire_name
+from pyspark_pravega.catalog.process.writing import WriteMethods, seen_of
 from pyspark_pravega.catalog.statements import PROCEDURES, Caller, Staged, Statement, is_metadata
-from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
+from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.key_value import KeyValueDefinition
 from pyspark_pravega.connector.predicates import Predicate
 from pyspark_pravega.connector.table import Check
-from pyspark_pravega.connector.write import Epoch, ReadSet, RowOrigins, can_unpack, take_over
+from pyspark_pravega.connector.write import ReadSet
 from pyspark_pravega.errors import (
     InvalidNameError,
     PravegaError,
@@ -91,7 +83,7 @@ class CatalogMethods:
         self.catalog = Catalog(settings, lake)
         self.planner = Planner(self.catalog)
         self.streams = StreamReads(self.planner.definition)
-        self._writes = WriteJobs()
+        self.writes = WriteMethods(self.catalog, self.planner, self._when_answered)
         self._sampling = Sampling()
         self._left = threading.local()
         self.by_name = self._by_name()
@@ -99,9 +91,9 @@ class CatalogMethods:
 
     def _by_name(self) -> dict[str, Method]:
         catalog, planner, streams = self.catalog, self.planner, self.streams
-        own = [name for name, _ in inspect.getmembers(type(self), inspect.isfunction) if not name.startswith("_")]
         return {
-            **{wire_name(name): getattr(self, name) for name in own if name != "answered"},
+            **{name: method for name, method in methods_of(self).items() if name != "answered"},
+            **methods_of(self.writes),
             "listNamespaces": catalog.namespaces.names,
             "loadNamespace": catalog.namespaces.properties,
             "createNamespace": catalog.namespaces.create,
@@ -110,7 +102,6 @@ class CatalogMethods:
             "listTables": catalog.relations.names,
             "supportsChange": catalog.relations.supports_change,
             "renameTable": catalog.relations.rename,
-            "truncateTable": catalog.relations.truncate,
             "refuseRowLevel": catalog.append_only.refuse_row_level,
             "refuseOtherKey": catalog.append_only.refuse_other_key,
             "listViews": catalog.views.names,
@@ -200,7 +191,7 @@ class CatalogMethods:
         self, namespace: list[str], table: str, changes: list[TableChange], seen: list[str] | None = None
     ) -> Table:
         """Change a table; `seen` is what the statement has read of it."""
-        return answers.table(self.catalog.relations.alter(namespace, table, changes, _seen(seen)))
+        return answers.table(self.catalog.relations.alter(namespace, table, changes, seen_of(seen)))
 
     def drop_table(self, namespace: list[str], table: str) -> bool:
         """Drop a table. Returns whether it was there."""
@@ -307,10 +298,13 @@ class CatalogMethods:
         limit: int | None = None,
         schema: StructType | None = None,
         moments: list[str] | None = None,
+        beside: list[str] | None = None,
+        transaction: str | None = None,
     ) -> PlannedScan:
         """Plan a batch read: its ends are fixed from here on. Predicates are those of `Predicates.java`, the
         condition of `Conditions.java`. The schema has the columns as the query was planned with them. `moments` is what
-        earlier calls for the query have told of this stream (`PlannedScan.moment`).
+        earlier calls for the query have told of this stream (`PlannedScan.moment`). `beside` are the other
+        streams that it reads, whose moments are told with this one's. `transaction` is the session's.
         """
         request = ScanRequest(
             columns=columns,
@@ -320,9 +314,10 @@ class CatalogMethods:
             condition=condition,
             limit=limit,
             planned=schema,
-            moment=QueryMoment(moments or ()),
+            moment=_moment(moments, beside),
+            transaction=self.writes.transactions.of(transaction),
         )
-        return answers.scan(self.planner.plan_scan(namespace, table, request), request.moment.news)
+        return answers.scan(self.planner.plan_scan(namespace, table, request), request.moment)
 
     def narrow_scan(
         self,
@@ -348,12 +343,16 @@ class CatalogMethods:
         schema: StructType | None = None,
         moments: list[str] | None = None,
         position: PositionText | None = None,
+        beside: list[str] | None = None,
+        transaction: str | None = None,
     ) -> CountedRows:
         """How many rows a table has, where the commit log knows. What is given is as of `plan_scan`."""
-        moment = QueryMoment(moments or ())
-        counted = self.planner.count_rows(namespace, table, options, schema, moment, position_of(position))
+        moment = _moment(moments, beside)
+        within = self.writes.transactions.of(transaction)
+        counted = self.planner.count_rows(namespace, table, options, schema, moment, position_of(position), within)
         rows, seen = (None, None) if counted is None else counted
-        return {"rows": rows, "seen": None if seen is None else seen.to_json(), "moment": moment.news}
+        text = None if seen is None else seen.to_json()
+        return {"rows": rows, "seen": text, "moment": moment.news, "beside": moment.news_beside}
 
     # Streaming reads
     def open_stream(self, source: Source) -> OpenedStream:
@@ -393,108 +392,12 @@ class CatalogMethods:
             for one in self.streams.follow(source, start, cores)
         ]
 
-    # Writes
-    def plan_write(
-        self,
-        namespace: list[str],
-        table: str,
-        options: dict[str, str],
-        staged: Staged | None = None,
-        trigger: str | None = None,
-        checks: list[str] | None = None,
-        rows: StructType | None = None,
-        case_sensitive: bool = False,
-        origins: RowOrigins | None = None,
-    ) -> PlannedWrite:
-        """Settle a write, before Spark plans its query.
 
-        `checks` names the constraints that Spark checks its rows against; None where it does no such thing. `rows` are
-        the columns of a streaming query's rows, and `case_sensitive` says whether names of theirs that
-        differ from the table's in case are different ones. `origins` says where a real-time query's come from.
-        """
-        plan = self.planner.plan_write(
-            *(namespace, table, options, staged, trigger),
-            checks=checks,
-            rows=rows,
-            case_sensitive=case_sensitive,
-            origins=origins,
-        )
-        return answers.planned_write(plan)
-
-    def take_over_query(self, plan: Text64, query: str, run: str, epoch: int | None = None) -> None:
-        """Begin or go on with a streaming query, with an epoch: earlier runs of it can't commit any more."""
-        settled = value_of(plan)
-        if not isinstance(settled, KeyValuePlan):
-            # A micro-batch of key-value tables that is repeated puts the same entries again.
-            take_over(settled, query, run, epoch=epoch)
-
-    def begin_write(
-        self,
-        plan: Text64,
-        partitions: int,
-        packed: StructType | None = None,
-        overwrite: bool = False,
-        changes: bool = False,
-        run: str | None = None,
-        epoch: int | None = None,
-        start: list[str | None] | None = None,
-    ) -> BegunWrite:
-        """Begin a write, or a micro-batch of a query, and keep its transactions open until its end.
-
-        With `changes` its rows say in a last column, `_row_operation`, what is to become of them. A batch of a
-        real-time query has a run, an epoch, and the offsets at which it begins, where these are known.
-        """
-        unpacked = packed if packed is not None and can_unpack(packed) else None
-        batch = None if run is None or epoch is None else RealTimeBatch(run=run, epoch=epoch, start=start or ())
-        job = begin_job(value_of(plan), partitions, overwrite=overwrite, changes=changes, batch=batch)
-        begun: BegunWrite = {
-            "writer": text_of(job),
-            "function": pickled_write(job, unpacked),
-            "packed": unpacked is not None,
-            "job": id_in_log(job),
-        }
-        self._writes.keep_alive(job, partitions)
-        return begun
-
-    def resume_write(self, writer: Text64, partitions: int) -> None:
-        """Keep a write's transactions open in a process that has taken another one's place."""
-        self._writes.keep_alive(value_of(writer), partitions)
-
-    def commit_write(
-        self,
-        writer: Text64,
-        messages: list[Text64 | None],
-        query: str | None = None,
-        run: str | None = None,
-        epoch: int | None = None,
-        seen: list[str] | None = None,
-        offsets: list[str | None] | None = None,
-    ) -> CommitReport:
-        """Make a write visible. May be done twice. With query, run and epoch it is that micro-batch.
-
-        Where it replaces or changes rows, `seen` is what the statement has read of them: each `PlannedScan.seen`.
-        """
-        ends = None if offsets is None else hashlib.sha256(json.dumps(offsets).encode()).hexdigest()[:32]
-        of_query = None if query is None or epoch is None else Epoch(query=query, run=run, number=epoch, offsets=ends)
-        job = value_of(writer)
-        report = self._writes.commit(job, _messages(messages), of_query, _seen(seen))
-        self._when_answered(partial(forget_commit, job))
-        return {
-            "rows": report.rows,
-            "bytes": report.bytes,
-            "transactions": report.transactions,
-            "milliseconds": report.milliseconds,
-            "repeated": report.repeated,
-        }
-
-    def abort_write(self, writer: Text64, messages: list[Text64 | None]) -> None:
-        """Throw a write away. May be done twice."""
-        self._writes.abort(value_of(writer), _messages(messages))
+def _moment(moments: list[str] | None, beside: list[str] | None) -> QueryMoment:
+    return QueryMoment(moments or (), beside=[Stream.parse(name) for name in beside or ()])
 
 
-def _seen(texts: list[str] | None) -> list[ReadSet]:
-    return [ReadSet.from_json(text) for text in texts or ()]
-
-
-def _messages(messages: list[Text64 | None]) -> list[Any]:
-    return [None if message is None else value_of(message) for message in messages]
+def methods_of(served: object) -> dict[str, Method]:
+    """The public methods of an object, by their names on the wire."""
+    names = [name for name, _ in inspect.getmembers(type(served), inspect.isfunction) if not name.startswith("_")]
+    return {wire_name(name): getattr(served, name) for name in names}

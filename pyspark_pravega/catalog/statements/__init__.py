@@ -15,7 +15,7 @@ from pyspark_pravega.catalog.statements.constraint_changes import ConstraintChan
 from pyspark_pravega.catalog.statements.key_values import KeyValueTables, shown_key_value_properties
 from pyspark_pravega.catalog.statements.metadata_tables import MetadataTables, is_metadata
 from pyspark_pravega.catalog.statements.namespaces import Namespaces
-from pyspark_pravega.catalog.statements.procedures import PROCEDURES, Caller, Parameter, Procedures, Statement
+from pyspark_pravega.catalog.statements.procedures import PROCEDURES, Caller, Parameter, Procedures, Statement, quoted
 from pyspark_pravega.catalog.statements.relations import Relations
 from pyspark_pravega.catalog.statements.replacing import Replacing, Staged
 from pyspark_pravega.catalog.statements.schemas import Schemas
@@ -42,5 +42,6 @@ __all__ = [
     "View",
     "Views",
     "is_metadata",
+    "quoted",
     "shown_key_value_properties",
 ]

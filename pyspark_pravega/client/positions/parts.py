@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pyspark_pravega.client.names import Stream
+from pyspark_pravega.client.names import Stream, transaction_segment_name
 from pyspark_pravega.client.segments import SegmentState
 from pyspark_pravega.client.stream_cut import NOT_REACHED
 from pyspark_pravega.errors import InvalidStreamCutError
@@ -19,6 +20,14 @@ class SegmentPart:
     segment_id: int
     start: int
     end: int
+    transaction: uuid.UUID | None = None
+    """The open transaction in whose shadow of the segment it lies; None of the segment itself."""
+
+    @property
+    def name(self) -> str:
+        """What it is a part of, on the wire."""
+        name = self.stream.segment_name(self.segment_id)
+        return name if self.transaction is None else transaction_segment_name(name, self.transaction)
 
     @property
     def size(self) -> int:

@@ -6,7 +6,14 @@ into one. The room uses `connections` and below, and knows no events but their f
 """
 
 from pyspark_pravega.client.segments.ahead import read_together
-from pyspark_pravega.client.segments.gathering import Piece, Staged, gather, target_of
+from pyspark_pravega.client.segments.gathering import (
+    Piece,
+    Staged,
+    append_staged,
+    gather,
+    staged_sizes,
+    target_of,
+)
 from pyspark_pravega.client.segments.held import HeldConnections
 from pyspark_pravega.client.segments.reading import (
     SegmentState,
@@ -27,12 +34,14 @@ __all__ = [
     "SegmentState",
     "SegmentWriter",
     "Staged",
+    "append_staged",
     "follow_segment",
     "gather",
     "read_range",
     "read_together",
     "segment_state",
     "segment_states",
+    "staged_sizes",
     "store_together",
     "survey",
     "survey_events",

@@ -25,7 +25,7 @@ from typing import TypeAlias
 from pyspark_pravega.client.connections import Cluster
 from pyspark_pravega.client.names import SegmentRange
 from pyspark_pravega.client.routing import cells, segment_of
-from pyspark_pravega.client.segments.reading import read_range
+from pyspark_pravega.client.segments.reading import read_range, segment_state
 from pyspark_pravega.client.segments.writing import BLOCK_BYTES, SegmentWriter
 from pyspark_pravega.client.transactions import Transaction
 from pyspark_pravega.client.wire import Buffer
@@ -171,6 +171,58 @@ def gather(client: Cluster, staged: Sequence[Staged], *, spoiled: Set[uuid.UUID]
             f"runs without the catalog ({error})"
         ) from error
     return target
+
+
+def append_staged(client: Cluster, source: Staged, target: Transaction) -> None:
+    """Put what was staged behind all that another transaction holds. Doing it again goes on where it was interrupted.
+
+    Args:
+        client: the cluster.
+        source: what is copied.
+        target: of the same stream, open as the other one is.
+
+    Raises:
+        TransactionError: the stream was scaled between the two, and a block would have to be divided; or one is lost.
+    """
+    stream, segments = target.segments.stream, target.segments.ranges
+    if not _fits(source, target):
+        raise TransactionError(
+            f'stream "{stream}" was scaled while a transaction wrote to it, and what its statements wrote can\'t be '
+            "brought together: run it again"
+        )
+    try:
+        for cell in source.cells:
+            segment_id = segment_of(cell, segments)
+            assert segment_id is not None
+            _copy(client, target, segment_id, [(source, cell)])
+    except SegmentNotFoundError as error:
+        raise TransactionError(
+            f'a transaction on stream "{stream}" was lost, as its lease ran out ({error})'
+        ) from error
+
+
+def staged_sizes(client: Cluster, transaction: Transaction) -> dict[int, int]:
+    """How many bytes an open transaction holds in each segment; segments without any are left out.
+
+    Args:
+        client: the cluster.
+        transaction: the one.
+
+    Raises:
+        TransactionError: it is lost.
+    """
+    stream = transaction.segments.stream
+    names = {segment_id: transaction.segment_name(segment_id) for segment_id in transaction.segments.ids}
+    try:
+        states = {
+            segment_id: segment_state(client.pool, stream, segment_id, segment=name)
+            for segment_id, name in names.items()
+        }
+    except SegmentNotFoundError as error:
+        raise TransactionError(
+            f'a transaction on stream "{stream}" was lost, as its lease ran out ({error})'
+        ) from error
+    return {segment_id: state.write_offset for segment_id, state in states.items() if state.write_offset}
 
 
 def _copy(client: Cluster, target: Transaction, segment_id: int, sources: list[tuple[Staged, SegmentRange]]) -> None:

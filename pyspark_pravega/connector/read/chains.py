@@ -78,7 +78,9 @@ def arrange_chains(client: Client, snapshot: Snapshot, only: Collection[int] | N
 
 def _pieces(part: SegmentPart, compacted: Mapping[int, tuple[int, int]]) -> Iterator[tuple[SegmentPart, bool]]:
     """A part, cut around what a compaction has written into it."""
-    first, behind = compacted.get(part.segment_id, (part.end, part.end))
+    first, behind = (part.end, part.end)
+    if part.transaction is None:
+        first, behind = compacted.get(part.segment_id, (part.end, part.end))
     first, behind = max(part.start, first), min(part.end, behind)
     if first >= behind:
         yield part, False

@@ -79,6 +79,8 @@ def pack(
 
 
 def _pieces(client: Client, part: SegmentPart, total: int, minimum: int) -> list[SegmentPart]:
+    if part.transaction is not None:
+        return [part]
     wanted = -(-part.size * minimum // total)
     # To find borders the part is read, so it must be worth it.
     wanted = min(wanted, part.size // _WORTH_SPLITTING_BYTES + 1)

@@ -32,7 +32,13 @@ from pyspark_pravega.connector.table import (
     planned_schema,
 )
 from pyspark_pravega.connector.wanted import check_wanted
-from pyspark_pravega.errors import DataLossError, EventDecodeError, SegmentNotFoundError, SegmentTruncatedError
+from pyspark_pravega.errors import (
+    DataLossError,
+    EventDecodeError,
+    SegmentNotFoundError,
+    SegmentTruncatedError,
+    TransactionError,
+)
 from pyspark_pravega.frames import framing
 from pyspark_pravega.frames.bad_events import BadEventError
 from pyspark_pravega.frames.framing import HEADER_SIZE
@@ -172,7 +178,7 @@ class BatchReader(RowsReader):
 
     def _read_ahead(self, parts: Sequence[SegmentPart]) -> None:
         """Receive a group of parts, for `_frames`."""
-        ranges = [(part.segment_id, part.start, part.end) for part in parts]
+        ranges = [(part.segment_id, part.start, part.end) for part in parts if part.transaction is None]
         pool = shared_client(self._settings).pool
         self._received = read_together(pool, self._stream, ranges) if len(ranges) > 1 else {}
 
@@ -197,10 +203,12 @@ class BatchReader(RowsReader):
         """The frames of a part's events, about a megabyte at a time."""
         self._dropped, position = 0, part.start
         pool = shared_client(self._settings).pool
-        received = self._received.pop((part.segment_id, part.start, part.end), None)
+        received = None
+        if part.transaction is None:
+            received = self._received.pop((part.segment_id, part.start, part.end), None)
         while position < part.end:
             try:
-                read = read_range(pool, self._stream, part.segment_id, position, part.end)
+                read = read_range(pool, self._stream, part.segment_id, position, part.end, segment=part.name)
                 with nullcontext([received]) if received is not None else closing(read) as buffers:
                     for events in event_batches(buffers, self._stream, part.segment_id, position, end=part.end):
                         check_wanted()
@@ -209,6 +217,11 @@ class BatchReader(RowsReader):
                         position = events.end
                 break
             except (SegmentTruncatedError, SegmentNotFoundError) as error:
+                if part.transaction is not None:
+                    raise TransactionError(
+                        f'rows of stream "{self._stream}" can\'t be read any more which a transaction had written '
+                        "when this read was planned: it was committed or rolled back since. Run the query again"
+                    ) from None
                 if self._fail_on_data_loss:
                     raise DataLossError(
                         f'events of stream "{self._stream}" were truncated while they were read, segment '

@@ -46,8 +46,10 @@ from pyspark_pravega.connector.write.routing import Routing, key_texts
 from pyspark_pravega.connector.write.together import (
     Prepared,
     TableRead,
+    check_unchanged,
     commit_together,
     forget_together,
+    joined,
     prepare,
     withdraw_together,
 )
@@ -82,6 +84,7 @@ __all__ = [
     "check_letters",
     "check_rows",
     "check_trigger",
+    "check_unchanged",
     "commit_together",
     "compact",
     "compact_if_due",
@@ -90,6 +93,7 @@ __all__ = [
     "forget_together",
     "is_replaced",
     "is_unchanged",
+    "joined",
     "key_texts",
     "numbered",
     "parts_since",

@@ -211,6 +211,14 @@ class WriteJob:
         """
         return renewed(partial(self.keep_alive, partitions), self.plan.lease_ms / 3000, self.job)
 
+    def stand_for(self, other: WriteJob) -> None:
+        """Take another job's place in the log: its entries are this one's from here on.
+
+        Args:
+            other: a job on the same table.
+        """
+        self.job = other.job
+
     def keep_alive(self, partitions: int) -> None:
         """Renew the leases of all attempts' transactions once.
 

@@ -171,6 +171,7 @@ CALL pravega.system.seal('sql_shop.orders');
 -- since 4.1
 SHOW PROCEDURES IN pravega.system;
 --> pravega	["system"]	system	abort
+--> pravega	["system"]	system	begin
 --> pravega	["system"]	system	clean_lake
 --> pravega	["system"]	system	commit
 --> pravega	["system"]	system	compact
@@ -180,6 +181,7 @@ SHOW PROCEDURES IN pravega.system;
 --> pravega	["system"]	system	drop_subscriber
 --> pravega	["system"]	system	redeliver
 --> pravega	["system"]	system	register_schema
+--> pravega	["system"]	system	rollback
 --> pravega	["system"]	system	scale
 --> pravega	["system"]	system	seal
 --> pravega	["system"]	system	set_compatibility

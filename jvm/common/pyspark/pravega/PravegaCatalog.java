@@ -6,6 +6,7 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
@@ -31,6 +32,7 @@ import pyspark.pravega.bridge.CatalogError;
 import pyspark.pravega.bridge.CatalogProcess;
 import pyspark.pravega.bridge.Names;
 import pyspark.pravega.bridge.PythonSource;
+import pyspark.pravega.bridge.SessionTransaction;
 import pyspark.pravega.bridge.Since;
 import pyspark.pravega.bridge.Unchecked;
 import pyspark.pravega.catalog.Changes;
@@ -52,6 +54,7 @@ public class PravegaCatalog extends CheckedReads
 
   private String name;
   private CatalogProcess process;
+  private SessionTransaction transaction;
 
   @Override
   public void initialize(String name, CaseInsensitiveStringMap options) {
@@ -67,6 +70,7 @@ public class PravegaCatalog extends CheckedReads
     });
     Map<String, String> given = Secrets.with(name, options.asCaseSensitiveMap());
     process = CatalogProcess.of(PythonSource.driverPython(), given, session);
+    transaction = new SessionTransaction(process, name);
   }
 
   @Override
@@ -182,7 +186,7 @@ public class PravegaCatalog extends CheckedReads
   public UnboundProcedure loadProcedure(Identifier procedure) {
     JsonNode described =
         process.callAgain("describeProcedure", "namespace", procedure.namespace(), "name", procedure.name());
-    return new PravegaProcedure(process, name, described);
+    return new PravegaProcedure(process, name, transaction, described);
   }
 
   /** Spark asks for it since 4.1. */
@@ -218,12 +222,23 @@ public class PravegaCatalog extends CheckedReads
   }
 
   private JsonNode about(String[] namespace, String method, Object... parameters) {
+    transaction.refuse(words(method));
     return about(namespace, process::call, method, parameters);
   }
 
   @Override
   public JsonNode about(Identifier relation, String method, Object... parameters) {
+    transaction.refuse(words(method));
     return about(relation, process::call, method, parameters);
+  }
+
+  /** What a statement does that calls a method which changes something: {@code ALTER TABLE} for {@code alterTable}. */
+  private static String words(String method) {
+    return switch (method) {
+      case "stageTable" -> "CREATE TABLE AS SELECT";
+      case "storeView" -> "CREATE VIEW";
+      default -> method.replaceAll("([A-Z])", " $1").toUpperCase(Locale.ROOT);
+    };
   }
 
   private static JsonNode about(String[] namespace, Call call, String method, Object... parameters) {
@@ -293,11 +308,11 @@ public class PravegaCatalog extends CheckedReads
     if (loaded.has("rows_of")) {
       return new RowsTable(process, name, table, loaded);
     }
-    return new PravegaTable(process, name, table, loaded);
+    return new PravegaTable(process, name, transaction, table, loaded);
   }
 
   @Override
   public StagedTable staged(Identifier table, JsonNode loaded) {
-    return new StagedPravegaTable(process, name, table, loaded);
+    return new StagedPravegaTable(process, name, transaction, table, loaded);
   }
 }

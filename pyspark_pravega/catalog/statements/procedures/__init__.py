@@ -5,6 +5,6 @@ of their work, by statements of SQL (`running`). It uses the other statements.
 """
 
 from pyspark_pravega.catalog.statements.procedures.calls import PROCEDURES, Parameter, Procedures
-from pyspark_pravega.catalog.statements.procedures.running import Caller, Statement
+from pyspark_pravega.catalog.statements.procedures.running import Caller, Statement, quoted
 
-__all__ = ["PROCEDURES", "Caller", "Parameter", "Procedures", "Statement"]
+__all__ = ["PROCEDURES", "Caller", "Parameter", "Procedures", "Statement", "quoted"]

@@ -167,9 +167,29 @@ PROCEDURES = {
             columns="dropped BOOLEAN",
         ),
         Procedure(
+            name="begin",
+            description="Begins a transaction of this session, over several tables",
+            parameters=(
+                Parameter(
+                    name="query", type="STRING", comment="the streaming query of which it is a batch", default="NULL"
+                ),
+                Parameter(name="epoch", type="BIGINT", comment="the batch's number", default="NULL"),
+            ),
+            columns="transaction STRING, state STRING",
+        ),
+        Procedure(
             name="commit",
-            description="Commits an open transaction",
-            parameters=(_TABLE, Parameter(name="transaction", type="STRING", comment="its id")),
+            description="Commits this session's transaction; or one of Pravega's, by its id",
+            parameters=(
+                replace(_TABLE, default="NULL"),
+                Parameter(name="transaction", type="STRING", comment="its id", default="NULL"),
+            ),
+            columns="transaction STRING, state STRING",
+        ),
+        Procedure(
+            name="rollback",
+            description="Throws away what this session's transaction has written",
+            parameters=(),
             columns="transaction STRING, state STRING",
         ),
         Procedure(
@@ -273,6 +293,11 @@ class Procedures:
             PravegaError: it can't be done.
         """
         _check_given(PROCEDURES[name], arguments)
+        if name in ("begin", "rollback") or (name == "commit" and None in arguments):
+            # Spark's session has its transaction.
+            raise ConfigurationError(
+                f'procedure "{name}" takes both, a table and a transaction of Pravega\'s, or neither, in a session'
+            )
         call: Callable[..., list[list[Any]]] = getattr(self, f"_{name}")
         stream = self._stream(arguments[0])
         result = call(stream, *arguments[1:])

@@ -90,7 +90,9 @@ class Committer:
         partitions: int,
         epoch: Epoch | None,
         kept_alive: AbstractContextManager[None],
-    ) -> Intent | None:
+        *,
+        replaces: bool = False,
+    ) -> tuple[Transaction, Intent] | None:
         """Bring together what counts, for a commit of several tables that comes later. Doing it again is harmless.
 
         Args:
@@ -98,9 +100,10 @@ class Committer:
             partitions: likewise.
             epoch: likewise.
             kept_alive: likewise; who asks keeps its transactions open from then on.
+            replaces: likewise: then it has a transaction without rows, too.
 
         Returns:
-            What that commit records; None where there are no rows.
+            The transaction with the rows, and what that commit records; None where there are no rows.
 
         Raises:
             TransactionError: a transaction was lost.
@@ -109,10 +112,18 @@ class Committer:
         self._close()
         attempts = Attempts(self._client, self._log, self._plan, partitions, tasks_written)
         attempts.abort(attempts.noted - attempts.winners)
-        if not attempts.written:
+        if attempts.written:
+            target, intent = self._gathered(attempts, epoch, kept_alive, checked)
+            assert target is not None
+            return target, intent
+        if not replaces:
             attempts.forget()
             return None
-        return self._gathered(attempts, epoch, kept_alive, checked)[1]
+        checked.result()
+        plan = self._plan
+        target = self._client.controller.begin_transaction(plan.stream, lease_ms=plan.lease_ms)
+        self._log.add_attempt(0, target.id, late=True)
+        return target, intent_of(self._job, target, (), epoch)
 
     def end(self, intent: Intent, partitions: int) -> None:
         """Remove what is left of a job that was prepared, when it is a version or withdrawn.

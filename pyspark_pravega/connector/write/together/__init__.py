@@ -3,10 +3,21 @@
 from pyspark_pravega.connector.write.together.transaction import (
     Prepared,
     TableRead,
+    check_unchanged,
     commit_together,
     forget_together,
+    joined,
     prepare,
     withdraw_together,
 )
 
-__all__ = ["Prepared", "TableRead", "commit_together", "forget_together", "prepare", "withdraw_together"]
+__all__ = [
+    "Prepared",
+    "TableRead",
+    "check_unchanged",
+    "commit_together",
+    "forget_together",
+    "joined",
+    "prepare",
+    "withdraw_together",
+]

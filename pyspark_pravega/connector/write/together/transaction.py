@@ -9,15 +9,17 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.client import Client, Staged, Stream, Transaction
+from pyspark_pravega.client.segments import append_staged, staged_sizes
 from pyspark_pravega.connector.log import (
     Intent,
     Ledger,
     Replacement,
     State,
     Together,
+    create_ledger,
     make_decisions,
     open_decisions,
     open_ledger,
@@ -40,11 +42,23 @@ class Prepared:
 
     job: WriteJob
     partitions: int
+    target: Transaction
+    """Pravega's transaction with its rows."""
     intent: Intent
     """What is recorded of it in its table's log."""
     together: Together
     """The transaction."""
     epoch: Epoch | None = None
+    sizes: Mapping[int, int] = field(default_factory=dict)
+    """How many bytes that holds in each segment; of one that was `joined`, or asked by `measured`."""
+
+    def measured(self, client: Client) -> Prepared:
+        """With its sizes.
+
+        Args:
+            client: the cluster.
+        """
+        return replace(self, sizes=staged_sizes(client, self.target))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,14 +92,61 @@ def prepare(
     """
     tasks_written = [message.written for message in messages if isinstance(message, TaskMessage)]
     committer = job.committer()
-    intent = committer.prepare(tasks_written, len(messages), epoch, job.kept_alive(len(messages)))
-    if intent is None:
+    partitions = max(1, len(messages))
+    written = committer.prepare(tasks_written, partitions, epoch, job.kept_alive(partitions), replaces=job.replaces)
+    if written is None:
         return None
+    target, intent = written
     if scope is None:
         together = make_decisions(shared_client(job.plan.settings), job.plan.stream.scope).begin(id)
     else:
         together = Together(scope=scope, id=str(id))
-    return Prepared(job=job, partitions=len(messages), intent=intent, together=together, epoch=epoch)
+    return Prepared(job=job, partitions=partitions, target=target, intent=intent, together=together, epoch=epoch)
+
+
+def joined(client: Client, earlier: Prepared, later: Prepared) -> Prepared:
+    """Make two statements on one table one. Doing it again is harmless, until the later one is forgotten.
+
+    The later one's rows are put behind the earlier one's, and its transaction is thrown away; where it replaces all
+    rows, the earlier one's is. What is joined has to be kept open as before.
+
+    Args:
+        client: the cluster.
+        earlier: the first statement, or what was joined before; with its sizes.
+        later: the next one, with its sizes.
+
+    Raises:
+        TransactionError: the stream was scaled between the two, or a transaction was lost. The earlier one may have
+            some of the rows then.
+    """
+    if later.job.replaces:
+        earlier.job.abort_job([None] * earlier.partitions)
+        return later
+    total = sum(later.sizes.values())
+    staged = Staged(
+        transaction=later.target,
+        written={
+            segment_id: (max(1, later.intent.rows * size // total), size) for segment_id, size in later.sizes.items()
+        },
+        keyless=later.job.plan.routing is None,
+    )
+    append_staged(client, staged, earlier.target)
+    later.job.abort_job([None] * later.partitions)
+    times = [one.intent.event_time for one in (earlier, later) if one.intent.event_time is not None]
+    intent = replace(
+        earlier.intent,
+        rows=earlier.intent.rows + later.intent.rows,
+        bytes=earlier.intent.bytes + later.intent.bytes,
+        event_time=max(times, default=None),
+        # The figures that are noted are those of the earlier rows only.
+        indexed=False,
+    )
+    job = earlier.job
+    if isinstance(later.job, ReadingJob) and not isinstance(job, ReadingJob):
+        # One that knows what to compare.
+        later.job.stand_for(job)
+        job = later.job
+    return replace(earlier, job=job, intent=intent).measured(client)
 
 
 def commit_together(client: Client, prepared: Sequence[Prepared], reads: Mapping[Stream, TableRead]) -> Stage:
@@ -150,9 +211,9 @@ def _several(client: Client, prepared: Sequence[Prepared], reads: Mapping[Stream
     for stream, read in reads.items():
         if stream in written:
             continue
-        ledger = open_ledger(client, stream)
-        if ledger is not None:
-            guards.append(Guard(ledger=ledger, check=_check_of(client, read)))
+        # A table that only others have written gets a log: so nobody of us writes to it meanwhile.
+        ledger = open_ledger(client, stream) or create_ledger(client, stream)
+        guards.append(Guard(ledger=ledger, check=_check_of(client, read)))
     return Several(client, prepared[0].together, parts, guards)
 
 
@@ -178,6 +239,28 @@ def _part(client: Client, one: Prepared, read: TableRead | None) -> Part:
         lease_ms=job.plan.lease_ms,
         epoch=one.epoch,
     )
+
+
+def check_unchanged(client: Client, read: TableRead) -> None:
+    """Refuse what was read and overtaken. At the commit it is looked at once more, for good.
+
+    Args:
+        client: the cluster.
+        read: what was read.
+
+    Raises:
+        WriteConflictError: others have changed it since.
+    """
+    ledger = open_ledger(client, read.stream)
+    if ledger is not None:
+        _check_of(client, read)(ledger, ledger.state())
+        return
+    tail = take_snapshot(client, read.stream)
+    if not all(is_unchanged(client, tail, State(), one) for one in read.seen):
+        raise WriteConflictError(
+            f'the transaction has read stream "{read.stream}", and others have written to it since. Nothing was '
+            "written; run the transaction again"
+        )
 
 
 def _check_of(client: Client, read: TableRead) -> Callable[[Ledger, State], None]:

@@ -50,6 +50,11 @@ public final class PythonSource {
     }
   }
 
+  /** Whether a table is one of this package's data source without the catalog. */
+  public static boolean isOwn(Table table) {
+    return table instanceof PythonTable && NAME.equalsIgnoreCase(table.name());
+  }
+
   /** The Python of Spark's driver, as Spark finds it. */
   public static String driverPython() {
     return find("spark.pyspark.driver.python", "PYSPARK_DRIVER_PYTHON", workerPython());

@@ -1,6 +1,7 @@
 package pyspark.pravega.catalog;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
@@ -21,19 +22,25 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 import pyspark.pravega.bridge.CatalogProcess;
 import pyspark.pravega.bridge.Names;
+import pyspark.pravega.bridge.SessionTransaction;
 import pyspark.pravega.bridge.Unchecked;
 
 /** A procedure of the catalog process; its parameters and its result are what that says. */
 public final class PravegaProcedure implements UnboundProcedure, BoundProcedure {
   private static final Pattern NAME = Pattern.compile("`[^`]*`|[^.`]+");
 
+  /** The columns of what begins or ends a transaction. */
+  private static final String ENDED = "transaction STRING, state STRING";
+
   private final CatalogProcess process;
   private final String catalog;
+  private final SessionTransaction transaction;
   private final JsonNode described;
 
-  public PravegaProcedure(CatalogProcess process, String catalog, JsonNode described) {
+  public PravegaProcedure(CatalogProcess process, String catalog, SessionTransaction transaction, JsonNode described) {
     this.process = process;
     this.catalog = catalog;
+    this.transaction = transaction;
     this.described = described;
   }
 
@@ -87,6 +94,12 @@ public final class PravegaProcedure implements UnboundProcedure, BoundProcedure 
         parsed(() -> parser().parseExpression(value.toString()));
       }
     }
+    SessionTransaction.Ended ended = transact(values);
+    if (ended != null) {
+      JsonNode row = JsonNodeFactory.instance.arrayNode().add(ended.id()).add(ended.state());
+      return answer(ENDED, JsonNodeFactory.instance.arrayNode().add(row));
+    }
+    transaction.refuse("CALL system." + name());
     JsonNode result = step(values, null, null);
     while (result.has("statement")) {
       JsonNode statement = result.get("statement");
@@ -103,7 +116,37 @@ public final class PravegaProcedure implements UnboundProcedure, BoundProcedure 
       result = step(values, statement.get("after"), rows);
     }
     refresh(values);
-    return List.<Scan>of(new Rows(StructType.fromDDL(result.get("columns").asText()), result.get("rows"))).iterator();
+    return answer(result.get("columns").asText(), result.get("rows"));
+  }
+
+  private static Iterator<Scan> answer(String columns, JsonNode rows) {
+    return List.<Scan>of(new Rows(StructType.fromDDL(columns), rows)).iterator();
+  }
+
+  /** Begins or ends the session's transaction; null of a procedure that does neither. */
+  private SessionTransaction.Ended transact(Object[] values) {
+    switch (name()) {
+      case "begin" -> {
+        return new SessionTransaction.Ended(transaction.begin((String) values[0], (Long) values[1]), "OPEN", List.of());
+      }
+      case "rollback" -> {
+        return transaction.rollBack();
+      }
+      case "commit" -> {
+        if (values[0] != null || values[1] != null) {
+          // One of Pravega's, by its id.
+          return null;
+        }
+        SessionTransaction.Ended ended = transaction.commit();
+        if (!session().sharedState().cacheManager().isEmpty()) {
+          ended.tables().forEach(name -> refresh(Names.quoted(catalog) + "." + name));
+        }
+        return ended;
+      }
+      default -> {
+        return null;
+      }
+    }
   }
 
   /** What is kept of the table that it was about is read anew, as behind an INSERT. */
@@ -118,11 +161,14 @@ public final class PravegaProcedure implements UnboundProcedure, BoundProcedure 
           parts.remove(0);
         }
         parts.add(0, catalog);
-        String name = parts.stream().map(Names::quoted).collect(Collectors.joining("."));
-        if (session().catalog().tableExists(name)) {
-          session().catalog().refreshTable(name);
-        }
+        refresh(parts.stream().map(Names::quoted).collect(Collectors.joining(".")));
       }
+    }
+  }
+
+  private static void refresh(String table) {
+    if (session().catalog().tableExists(table)) {
+      session().catalog().refreshTable(table);
     }
   }
 

@@ -37,6 +37,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import pyspark.pravega.bridge.Answers;
 import pyspark.pravega.bridge.CatalogProcess;
 import pyspark.pravega.bridge.Names;
+import pyspark.pravega.bridge.SessionTransaction;
 import pyspark.pravega.read.PravegaScanBuilder;
 import pyspark.pravega.write.PravegaRowLevelOperation;
 import pyspark.pravega.write.PravegaWrite;
@@ -54,6 +55,7 @@ public class PravegaTable extends EvolvingTable
         ReportsSinkMetrics {
   public final CatalogProcess process;
   public final Identifier identifier;
+  public final SessionTransaction transaction;
   private final String catalog;
   private final String stream;
   private final String id;
@@ -71,9 +73,11 @@ public class PravegaTable extends EvolvingTable
   private final Set<Map<String, String>> checkedStreams = ConcurrentHashMap.newKeySet();
   private volatile Map<String, String> lastCommit = Map.of();
 
-  public PravegaTable(CatalogProcess process, String catalog, Identifier identifier, JsonNode loaded) {
+  public PravegaTable(
+      CatalogProcess process, String catalog, SessionTransaction transaction, Identifier identifier, JsonNode loaded) {
     super(loaded, identifier.name());
     this.process = process;
+    this.transaction = transaction;
     this.catalog = catalog;
     this.identifier = identifier;
     stream = loaded.get("stream").asText();
@@ -207,7 +211,11 @@ public class PravegaTable extends EvolvingTable
 
   @Override
   public boolean truncateTable() {
-    process.call("truncateTable", "namespace", identifier.namespace(), "table", identifier.name());
+    process.call(
+        "truncateTable",
+        "namespace", identifier.namespace(),
+        "table", identifier.name(),
+        "transaction", transaction.id());
     return true;
   }
 
@@ -235,6 +243,7 @@ public class PravegaTable extends EvolvingTable
 
   /** Refuses a streaming read that can't be, or whose options are wrong: once for each, as `checkOptions`. */
   public void checkStream(Map<String, String> options) {
+    transaction.refuse("a streaming query");
     checkOptions(options);
     if (!checkedStreams.contains(options)) {
       process.call(

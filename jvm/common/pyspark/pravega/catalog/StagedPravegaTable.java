@@ -7,13 +7,15 @@ import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 import pyspark.pravega.bridge.CatalogProcess;
+import pyspark.pravega.bridge.SessionTransaction;
 
 /** A table that is made or replaced when its rows are written, or not at all. */
 public final class StagedPravegaTable extends PravegaTable implements StagedTable {
   private boolean written;
 
-  public StagedPravegaTable(CatalogProcess process, String catalog, Identifier identifier, JsonNode loaded) {
-    super(process, catalog, identifier, loaded);
+  public StagedPravegaTable(
+      CatalogProcess process, String catalog, SessionTransaction transaction, Identifier identifier, JsonNode loaded) {
+    super(process, catalog, transaction, identifier, loaded);
   }
 
   @Override

@@ -18,12 +18,16 @@ import org.apache.spark.sql.catalyst.plans.logical.Filter;
 import org.apache.spark.sql.catalyst.plans.logical.Join;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.MergeRows;
+import org.apache.spark.sql.catalyst.plans.logical.V2WriteCommand;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.catalyst.streaming.StreamingRelationV2;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import pyspark.pravega.bridge.PythonSource;
+import pyspark.pravega.bridge.SessionTransaction;
 import pyspark.pravega.catalog.PravegaTable;
+import pyspark.pravega.read.Moments;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 import scala.runtime.BoxedUnit;
@@ -38,6 +42,8 @@ public final class EarlyChecks implements SparkSessionExtensionsProvider {
     // Not as rules that check: Spark adds the plan to what these throw, and takes the SQLSTATE away.
     extensions.injectPostHocResolutionRule(session -> new Look(EarlyChecks::checkReads));
     extensions.injectPostHocResolutionRule(session -> new Look(EarlyChecks::checkKeys));
+    extensions.injectPostHocResolutionRule(
+        session -> new Look(node -> checkTransaction((SparkSession) session, node)));
     extensions.injectPostHocResolutionRule(session -> new ValuesInOrder());
     // Older Sparks make the plans of UPDATE and MERGE behind those, when nothing but a rule that checks comes any more.
     extensions.injectPlanNormalizationRule(session -> new Look(EarlyChecks::checkKeys));
@@ -71,6 +77,28 @@ public final class EarlyChecks implements SparkSessionExtensionsProvider {
       PythonSource.checkStream(relation);
     } else if (node instanceof DataSourceV2Relation relation && relation.table() instanceof PravegaTable table) {
       table.checkOptions(relation.options().asCaseSensitiveMap());
+      if (relation.options().isEmpty()) {
+        Moments.expect(table);
+      }
+    }
+  }
+
+  /** Refuses tables of Pravega's that the session's transaction doesn't know of: they are read and written beside it. */
+  private static void checkTransaction(SparkSession session, LogicalPlan node) {
+    SessionTransaction open = SessionTransaction.of(session);
+    if (open == null) {
+      return;
+    }
+    LogicalPlan relation = node instanceof V2WriteCommand write && write.table() instanceof LogicalPlan to ? to : node;
+    if (!(relation instanceof DataSourceV2Relation found)) {
+      return;
+    }
+    if (found.table() instanceof PravegaTable table && table.transaction != open) {
+      throw SessionTransaction.refusal(
+          "table " + table.name() + ", as it is another catalog's than " + open.catalog() + ", which has begun it, and so");
+    }
+    if (PythonSource.isOwn(found.table())) {
+      throw SessionTransaction.refusal("format(\"pravega\"), which knows no session,");
     }
   }
 

@@ -10,7 +10,8 @@ import org.apache.spark.sql.types.StructType;
 import pyspark.pravega.catalog.PravegaTable;
 
 /** The answer to {@code count(*)}, where the commit log has it: nothing is read. */
-record CountedScan(PravegaTable table, Map<String, String> options, long count, String seen, int times)
+record CountedScan(
+    PravegaTable table, Map<String, String> options, long count, String seen, int times, String transaction)
     implements LocalScan, SeenTable {
   @Override
   public StructType readSchema() {

@@ -10,6 +10,8 @@ import java.util.WeakHashMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Function;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
+import pyspark.pravega.bridge.CatalogProcess;
+import pyspark.pravega.catalog.PravegaTable;
 import scala.Option;
 
 /**
@@ -20,9 +22,13 @@ import scala.Option;
  * is executed again reads its tables anew.
  */
 public final class Moments {
+  private static final String TABLE_TYPE = "table-type";
+  private static final String KEY_VALUE = "key-value";
   private static final Map<QueryPlanningTracker, Moments> QUERIES = Collections.synchronizedMap(new WeakHashMap<>());
 
   private final Map<String, List<String>> ofStreams = new ConcurrentHashMap<>();
+  /** The tables that the query reads as they are now, by their streams. */
+  private final Map<String, CatalogProcess> expected = new ConcurrentHashMap<>();
 
   private Moments() {}
 
@@ -32,8 +38,58 @@ public final class Moments {
     return query.isEmpty() ? new Moments() : QUERIES.computeIfAbsent(query.get(), tracker -> new Moments());
   }
 
+  /** Tells of a table that the query reads, before any of its scans is made: so all are read at one moment. */
+  public static void expect(PravegaTable table) {
+    if (table.position() == null && !KEY_VALUE.equals(table.properties().get(TABLE_TYPE))) {
+      ofQuery().expected.putIfAbsent(table.stream(), table.process);
+    }
+  }
+
+  /** A question about a table: what is known of its moment, and the streams whose moments are to be told with it. */
+  public interface Question {
+    JsonNode ask(List<String> moments, List<String> beside);
+  }
+
   /**
-   * Asks the catalog process something about a table, as it is at the query's moment.
+   * Asks the catalog process something about a table, as it is at the query's moment. The first question is for the
+   * moment of all tables that the query reads.
+   *
+   * @param table the table
+   * @param question is told what is known, for the parameters {@code moments} and {@code beside}
+   */
+  public JsonNode ask(PravegaTable table, Question question) {
+    List<String> beside = List.of();
+    if (expected.size() > (expected.containsKey(table.stream()) ? 1 : 0) && isUnknown(table.stream())) {
+      beside =
+          expected.entrySet().stream()
+              .filter(one -> one.getValue() == table.process && !one.getKey().equals(table.stream()))
+              .map(Map.Entry::getKey)
+              .filter(this::isUnknown)
+              .toList();
+    }
+    List<String> named = beside;
+    JsonNode answer = ask(table.stream(), known -> question.ask(known, named));
+    JsonNode others = ((ObjectNode) answer).remove("beside");
+    if (others != null) {
+      for (String stream : beside) {
+        if (others.hasNonNull(stream)) {
+          List<String> known = ofStreams.computeIfAbsent(stream, name -> new ArrayList<>());
+          synchronized (known) {
+            known.add(others.get(stream).asText());
+          }
+        }
+      }
+    }
+    return answer;
+  }
+
+  private boolean isUnknown(String stream) {
+    List<String> known = ofStreams.get(stream);
+    return known == null || known.isEmpty();
+  }
+
+  /**
+   * As for a table, of its stream only.
    *
    * @param stream the table's
    * @param question is told what is known of that moment, for the parameter {@code moments}

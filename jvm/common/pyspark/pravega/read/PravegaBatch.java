@@ -28,6 +28,7 @@ final class PravegaBatch implements Batch {
   private final Read read;
   private JsonNode plan;
   private JsonNode narrowed;
+  private String transaction;
   private Scan scan;
 
   PravegaBatch(Read read) {
@@ -48,10 +49,10 @@ final class PravegaBatch implements Batch {
       Map<String, String> options,
       List<Predicate> predicates,
       Integer limit) {
-    private JsonNode plan() {
+    private JsonNode plan(String transaction) {
       return moments.ask(
-          table.stream(),
-          known ->
+          table,
+          (known, beside) ->
               table.process.callAgain(
                   "planScan",
                   "namespace", table.identifier.namespace(),
@@ -63,7 +64,9 @@ final class PravegaBatch implements Batch {
                   "predicates", Predicates.of(predicates.toArray(new Predicate[0])),
                   "condition", condition(),
                   "limit", limit,
-                  "moments", known));
+                  "moments", known,
+                  "beside", beside,
+                  "transaction", transaction));
     }
 
     /** What the catalog process takes of the predicates, which all hold: Spark looks at the others itself. */
@@ -107,7 +110,8 @@ final class PravegaBatch implements Batch {
   /** Plans it, unless that is done. */
   synchronized JsonNode plan() {
     if (plan == null) {
-      plan = read.plan();
+      transaction = read.table.transaction.id();
+      plan = read.plan(transaction);
     }
     return plan;
   }
@@ -149,6 +153,11 @@ final class PravegaBatch implements Batch {
   /** What a statement that replaces the table's rows has read of it; null of a moment of the past, or nothing yet. */
   synchronized String seen() {
     return plan == null || plan.get("seen").isNull() ? null : left().get("seen").asText();
+  }
+
+  /** The transaction in which it was planned; null for none. */
+  synchronized String transaction() {
+    return transaction;
   }
 
   /** How many bytes the table's index saves. */

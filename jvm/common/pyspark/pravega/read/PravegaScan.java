@@ -79,6 +79,11 @@ final class PravegaScan implements SeenTable, SupportsReportStatistics, Supports
   }
 
   @Override
+  public String transaction() {
+    return batch.transaction();
+  }
+
+  @Override
   public Batch toBatch() {
     batch.plan();
     return batch;

@@ -55,8 +55,8 @@ public final class PravegaScanBuilder extends Narrowing implements SupportsPushD
       // Spark asks twice where the answer is no.
       known =
           moments.ask(
-              table.stream(),
-              said ->
+              table,
+              (said, beside) ->
                   table.process.callAgain(
                       "countRows",
                       "namespace", table.identifier.namespace(),
@@ -64,7 +64,9 @@ public final class PravegaScanBuilder extends Narrowing implements SupportsPushD
                       "options", options.asCaseSensitiveMap(),
                       "schema", table.allFields().json(),
                       "moments", said,
-                      "position", table.position()));
+                      "beside", beside,
+                      "position", table.position(),
+                      "transaction", table.transaction.id()));
     }
     counted =
         known.get("rows").isNull()
@@ -74,7 +76,8 @@ public final class PravegaScanBuilder extends Narrowing implements SupportsPushD
                 options.asCaseSensitiveMap(),
                 known.get("rows").asLong(),
                 known.get("seen").asText(null),
-                functions.length);
+                functions.length,
+                table.transaction.id());
     return counted != null;
   }
 

@@ -22,6 +22,20 @@ public interface SeenTable extends Scan {
   /** As the catalog process told it; null where the read doesn't depend on what the table is now. */
   String seen();
 
+  /** The transaction in which it was planned; null for none. */
+  String transaction();
+
+  /** What a statement of a transaction has read that wasn't planned in it, as what was cached before. */
+  static List<Map<String, String>> outside(Set<Scan> scans, String transaction) {
+    List<Map<String, String>> reads = new ArrayList<>();
+    for (Scan scan : scans) {
+      if (scan instanceof SeenTable read && read.seen() != null && !transaction.equals(read.transaction())) {
+        reads.add(Map.of("stream", read.table().stream(), "seen", read.seen()));
+      }
+    }
+    return reads;
+  }
+
   /** What the statement that is running in this thread has read of a table. */
   static List<String> of(PravegaTable table) {
     return of(scans(), table, Map.of(), null);

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.ArrayList;
 import java.util.Base64;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.connector.distributions.Distribution;
@@ -50,6 +51,7 @@ public final class PravegaWrite implements RequiresDistributionAndOrdering, Batc
   private final JsonNode plan;
   private final Kind kind;
   private final StructType rows;
+  private final String transaction;
   private String writer;
   private String job;
   private Set<Scan> scans = Set.of();
@@ -68,6 +70,12 @@ public final class PravegaWrite implements RequiresDistributionAndOrdering, Batc
     this.plan = plan;
     this.kind = kind;
     this.rows = rows;
+    transaction = transaction(table, info);
+  }
+
+  /** The transaction that a write is in; null for none. A streaming query is in none. */
+  private static String transaction(PravegaTable table, LogicalWriteInfo info) {
+    return isQuery(info) ? null : table.transaction.id();
   }
 
   /**
@@ -136,6 +144,7 @@ public final class PravegaWrite implements RequiresDistributionAndOrdering, Batc
         "checks", checks,
         "rows", rows,
         "origins", realTime ? RowOrigins.of(info.queryId(), table) : null,
+        "transaction", transaction(table, info),
         "case_sensitive", SQLConf.get().caseSensitiveAnalysis());
   }
 
@@ -169,7 +178,7 @@ public final class PravegaWrite implements RequiresDistributionAndOrdering, Batc
    * @param epoch the number of its batch, if it is known
    */
   DataWriterFactory begin(PhysicalWriteInfo physical, String run, Long epoch) {
-    if (kind != Kind.APPEND) {
+    if (kind != Kind.APPEND || transaction != null) {
       // Asked before the tasks run: behind them an RDD may be a checkpoint, which doesn't tell where it came from.
       scans = SeenTable.scans();
       SeenTable.refuseUnknown(scans, table);
@@ -217,8 +226,14 @@ public final class PravegaWrite implements RequiresDistributionAndOrdering, Batc
 
   @Override
   public void commit(WriterCommitMessage[] messages) {
-    List<String> seen = SeenTable.of(scans, table, info.options().asCaseSensitiveMap(), job);
-    JsonNode report = end("commitWrite", messages, "seen", seen);
+    JsonNode report;
+    if (transaction == null) {
+      List<String> seen = SeenTable.of(scans, table, info.options().asCaseSensitiveMap(), job);
+      report = end("commitWrite", messages, "seen", seen);
+    } else {
+      List<Map<String, String>> cached = SeenTable.outside(scans, transaction);
+      report = end("commitWrite", messages, "transaction", transaction, "cached", cached);
+    }
     metrics = WriteMetrics.of(report);
     MetricSources.committed(report);
   }
