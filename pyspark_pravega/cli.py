@@ -17,6 +17,7 @@ _GROUPS = {
         "schema": ("sql.streams", "a table's columns, properties and schema versions"),
         "create": ("sql.tables", "make a table, and its namespace where that is missing"),
         "scale": ("sql.tables", "give a stream another number of segments"),
+        "tier": ("sql.tier", "put rows of tables with a lake there, once or every so often"),
     },
     "Rows": {
         "tail": ("sql.rows", "a table's last rows, and those that come"),

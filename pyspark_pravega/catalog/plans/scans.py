@@ -22,6 +22,7 @@ from pyspark_pravega.catalog.pushdown import (
     counted_keys,
     counted_rows,
     counted_until,
+    counted_with_lake,
     narrowed,
     narrowed_chains,
     routing_fingerprint,
@@ -31,7 +32,7 @@ from pyspark_pravega.catalog.sizes import estimated_memory, estimated_rows
 from pyspark_pravega.client import Client, SegmentPart, Stream
 from pyspark_pravega.connector.bounds import Word
 from pyspark_pravega.connector.index import Condition
-from pyspark_pravega.connector.lake import LakeReader, behind_lake, lake_reader, lake_rows
+from pyspark_pravega.connector.lake import LakeReader, behind_lake, lake_reader
 from pyspark_pravega.connector.log import Ledger, Snapshot, only_in_lake, open_ledger
 from pyspark_pravega.connector.option_names import BAD_EVENTS, BOUND_KEYS, MODE, TABLE_READ_KEYS, VERSION_KEYS
 from pyspark_pravega.connector.options import ReadOptions, canonical, reads_own
@@ -414,26 +415,16 @@ def count_rows(
     if isinstance(position, Moment):
         past = _at(read, position)
         if past.lake is not None:
-            rows = _counted_in_lake(read, past, position.version)
+            rows = counted_with_lake(past, read.ledger, position.version)
             return None if rows is None else (rows, None)
         rows = counted_until(past, read.ledger, position.version)
         return None if rows is None else (rows, None)
     snapshot = request.moment.snapshot(read.client, read.stream, read.ledger, keyed=read.is_keyed)
     if snapshot.tiered is not None:
-        rows = _counted_in_lake(read, behind_lake(snapshot), snapshot.version)
+        rows = counted_with_lake(behind_lake(snapshot), read.ledger, snapshot.version)
         return None if rows is None else (rows, ReadSet.of(snapshot))
     rows = (counted_keys if read.is_keyed else counted_rows)(snapshot, read.ledger)
     return None if rows is None else (rows, ReadSet.of(snapshot))
-
-
-def _counted_in_lake(read: _Read, snapshot: Snapshot, version: int | None) -> int | None:
-    """How many rows a table with a lake has at a version's end; None where that isn't known without reading it."""
-    assert snapshot.lake is not None
-    there = lake_rows(snapshot.lake)
-    if there is None or version is None:
-        return None
-    behind = counted_changes(snapshot.parts, read.ledger, snapshot.lake.last + 1, version)
-    return None if behind is None else there + behind
 
 
 def _committed(read: _Read, first: int, last: int) -> Sequence[CommittedRange]:

@@ -4,7 +4,14 @@
 It uses the commit log, reads and the room `lake`, whose part for Iceberg is imported only where a table has a lake.
 """
 
-from pyspark_pravega.connector.lake.reading import LakePartition, LakeReader, behind_lake, lake_reader, lake_rows
+from pyspark_pravega.connector.lake.reading import (
+    LakePartition,
+    LakeReader,
+    behind_lake,
+    lake_figures,
+    lake_reader,
+    lake_rows,
+)
 from pyspark_pravega.connector.lake.rules import check_added, check_kept, check_unlaked
 from pyspark_pravega.connector.lake.tiering import TierReport, clean_lake, iceberg_name, tier
 
@@ -18,6 +25,7 @@ __all__ = [
     "check_unlaked",
     "clean_lake",
     "iceberg_name",
+    "lake_figures",
     "lake_reader",
     "lake_rows",
     "tier",

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from pyspark_pravega.connector.lake.rules import check_fits
 from pyspark_pravega.connector.lake.tiering import COLUMNS
-from pyspark_pravega.connector.log import LakePart, Snapshot, behind
+from pyspark_pravega.connector.log import LakePart, Snapshot, Tiered, behind
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import ROW_MARKER, BatchReader, RowsReader, pack
 from pyspark_pravega.connector.table import CORRUPT_EVENTS, TableDefinition
@@ -57,6 +57,19 @@ def behind_lake(snapshot: Snapshot) -> Snapshot:
 def lake_rows(part: LakePart) -> int | None:
     """How many rows are read from the lake; None where that isn't known without reading them."""
     return part.tiered.rows if part.last == part.tiered.version else None
+
+
+def lake_figures(tiered: Tiered) -> tuple[int, int]:
+    """How many files hold what of a table lies in the lake, and how many bytes.
+
+    Args:
+        tiered: what lies there.
+
+    Raises:
+        ConfigurationError: pyiceberg isn't installed.
+    """
+    files = [] if tiered.snapshot is None else load_iceberg().files_of(tiered.metadata, tiered.snapshot)
+    return len(files), sum(file.size for file in files)
 
 
 class LakePartition(InputPartition):
