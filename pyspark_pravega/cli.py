@@ -17,6 +17,7 @@ _GROUPS = {
         "schema": ("sql.streams", "a table's columns, properties and schema versions"),
         "create": ("sql.tables", "make a table, and its namespace where that is missing"),
         "scale": ("sql.tables", "give a stream another number of segments"),
+        "tier": ("sql.tier", "put rows of tables with a lake there, once or every so often"),
     },
     "Rows": {
         "tail": ("sql.rows", "a table's last rows, and those that come"),
@@ -26,11 +27,11 @@ _GROUPS = {
         "sql": ("sql.commands", "Spark's own SQL prompt with the catalog configured"),
         "config": ("sql.commands", "print the flags that make the catalog known to any Spark program"),
         "thriftserver": (
-            "sql.thriftserver",
+            "sql.servers.thriftserver",
             "Spark's Thrift server with the catalog as its default: for JDBC, beeline, PyHive, dbt",
         ),
         "connect": (
-            "sql.connect",
+            "sql.servers.connect",
             "a Spark Connect server with the catalog as its default: for PySpark without a JVM",
         ),
         "pack": ("sql.pack", "make an archive of all that a cluster's executors need"),

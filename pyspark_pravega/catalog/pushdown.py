@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.client.names import segment_epoch
+from pyspark_pravega.connector.lake import lake_rows
 from pyspark_pravega.connector.log import Commit, Ledger, Snapshot
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import ChainPartition, RowsReader, SlicePartition, chains_of_keys
@@ -276,6 +277,25 @@ def counted_changes(parts: Sequence[SegmentPart], ledger: Ledger | None, first: 
     if commits is None or sum(part.size for part in parts) != sum(one.bytes for one in commits):
         return None
     return sum(one.rows for one in commits)
+
+
+def counted_with_lake(snapshot: Snapshot, ledger: Ledger | None, version: int | None) -> int | None:
+    """How many rows a table with a lake has at a version's end, by what lies there and what commits have counted.
+
+    Args:
+        snapshot: the table, of which the lake's part is read there.
+        ledger: the stream's commit log.
+        version: the version; None where it isn't known.
+
+    Returns:
+        None where they have to be counted, as of `counted_changes`.
+    """
+    assert snapshot.lake is not None
+    there = lake_rows(snapshot.lake)
+    if there is None or version is None:
+        return None
+    behind = counted_changes(snapshot.parts, ledger, snapshot.lake.last + 1, version)
+    return None if behind is None else there + behind
 
 
 def _additions(ledger: Ledger, first: int, last: int) -> list[Commit] | None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _GROUP_BYTES, _GROUP_ROWS = 32 << 20, 1 << 20
 """When a row group is written: its memory is what a writer holds."""
-_BATCH_ROWS = 32_768
+BATCH_ROWS = 32_768
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +28,13 @@ class LakeFile:
     rows: int
     size: int
     """In bytes."""
+    first: int = 0
+    """The first version of which it has rows; 0 where that isn't known."""
+
+    @property
+    def made_by(self) -> str:
+        """Who has written it: a `FileWriter` by its name, which has written the files of its name in their order."""
+        return Path(self.path).name.rpartition("-")[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,9 +141,13 @@ class FileWriter:
 
 
 def read_file(
-    path: str, schema: pa.Schema, last: int | None = None, wanted: Sequence[Between] = ()
+    path: str,
+    schema: pa.Schema,
+    last: int | None = None,
+    wanted: Sequence[Between] = (),
+    share: tuple[int, int] = (0, 1),
 ) -> Iterator[pa.RecordBatch]:
-    """Read a file.
+    """Read a file, or a share of its row groups.
 
     Args:
         path: the file.
@@ -144,6 +155,7 @@ def read_file(
             column comes that nobody has asked for.
         last: the last version whose rows are wanted; None for all.
         wanted: which values are wanted: row groups that have none are passed over, and all other rows come.
+        share: which share, from 0 on, and of how many.
     """
     import pyarrow.parquet as pq
 
@@ -157,11 +169,12 @@ def read_file(
         groups = [
             number
             for number in range(file.metadata.num_row_groups)
-            if all(one.may_hold(file.metadata.row_group(number), leaves[one.column]) for one in conditions)
+            if number * share[1] // file.metadata.num_row_groups == share[0]
+            and all(one.may_hold(file.metadata.row_group(number), leaves[one.column]) for one in conditions)
         ]
         if not groups:
             return
-        for batch in file.iter_batches(_BATCH_ROWS, row_groups=groups, columns=read, use_threads=False):
+        for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=read, use_threads=False):
             if last is not None:
                 batch = batch.filter(pc.less_equal(batch.column(VERSION), last))
             if batch.num_rows:

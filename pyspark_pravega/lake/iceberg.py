@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression
 from pyiceberg.expressions import GreaterThanOrEqual as AtLeast
@@ -208,12 +209,21 @@ def files_of(metadata: str, snapshot: int, last: int | None = None, wanted: tupl
     """
     table = StaticTable.from_metadata(metadata)
     tasks = table.scan(row_filter=_condition(last, wanted), snapshot_id=snapshot).plan_files()
+    version: Any = table.schema().find_field(VERSION)
     files = []
     for task in tasks:
         if task.delete_files:
             raise UnsupportedOperationError(f'another program has deleted rows of the Iceberg table of "{metadata}"')
         path = str(folder_of(task.file.file_path))
-        files.append(LakeFile(path=path, rows=task.file.record_count, size=task.file.file_size_in_bytes))
+        least = (task.file.lower_bounds or {}).get(version.field_id)
+        files.append(
+            LakeFile(
+                path=path,
+                rows=task.file.record_count,
+                size=task.file.file_size_in_bytes,
+                first=0 if least is None else int(from_bytes(version.field_type, least)),
+            )
+        )
     return sorted(files, key=lambda file: file.path)
 
 

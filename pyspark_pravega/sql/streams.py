@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING
 from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.names import scope_of, to_sql
 from pyspark_pravega.catalog.properties import shown_properties
-from pyspark_pravega.catalog.pushdown import counted_rows
+from pyspark_pravega.catalog.pushdown import counted_rows, counted_with_lake
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.key_value import KeyValueDefinition
-from pyspark_pravega.connector.log import Snapshot, open_ledger, take_snapshot
+from pyspark_pravega.connector.lake import behind_lake
+from pyspark_pravega.connector.log import Ledger, Snapshot, open_ledger, take_snapshot
 from pyspark_pravega.connector.read import KeyedReader
 from pyspark_pravega.connector.shared import shared_client, shared_registry
 from pyspark_pravega.connector.store import is_internal
@@ -57,6 +58,9 @@ class StreamLine:
     """The commit log's last one; 0 when there is none."""
     committed_at: str | None
     """When that was, in UTC."""
+    in_lake: int = 0
+    """The version up to which rows lie in the lake; 0 for none."""
+    rows_in_lake: int = 0
 
 
 def register(subparsers: _SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -106,10 +110,13 @@ def run_streams(arguments: argparse.Namespace) -> int:
         return 0
     heads = ["TABLE", "SEGMENTS", "BYTES", "ROWS", "VERSION", "COMMITTED"]
     cells = [heads, *(_cells(line) for line in lines)]
+    if any(line.in_lake for line in lines):
+        for row, cell in zip(cells, ["IN LAKE", *(str(line.in_lake or "-") for line in lines)], strict=True):
+            row.insert(-1, cell)
     widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
     for row in cells:
         aligned = (
-            f"{cell:{'<' if column in (0, 5) else '>'}{width}}"
+            f"{cell:{'<' if column in (0, len(row) - 1) else '>'}{width}}"
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         print("  ".join(aligned).rstrip())
@@ -234,12 +241,20 @@ def _line(settings: Settings, stream: Stream) -> StreamLine | None:
             kind="keyed" if is_keyed else "stream",
             segments=len(snapshot.current),
             bytes=snapshot.size,
-            rows=rows_of_keys(settings, stream, snapshot) if is_keyed else counted_rows(snapshot, ledger),
+            rows=rows_of_keys(settings, stream, snapshot) if is_keyed else _counted(snapshot, ledger),
             version=snapshot.version,
             committed_at=_time(commits[0].committed_at) if commits else None,
+            in_lake=0 if snapshot.tiered is None else snapshot.tiered.version,
+            rows_in_lake=0 if snapshot.tiered is None else snapshot.tiered.rows,
         )
     except StreamNotFoundError:
         return None
+
+
+def _counted(snapshot: Snapshot, ledger: Ledger | None) -> int | None:
+    if snapshot.tiered is None:
+        return counted_rows(snapshot, ledger)
+    return counted_with_lake(behind_lake(snapshot), ledger, snapshot.version)
 
 
 def rows_of_keys(settings: Settings, stream: Stream, snapshot: Snapshot | None = None) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,13 @@ from pyspark_pravega.catalog.ddl import AddColumn, SetProperty, TableChange
 from pyspark_pravega.catalog.plans.scans import ScanRequest, count_rows, plan_scan
 from pyspark_pravega.catalog.process.pickles import pickle, unpickle
 from pyspark_pravega.client import Stream
+from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.connector.lake import iceberg_name
 from pyspark_pravega.connector.log import Ledger, State, open_ledger
 from pyspark_pravega.connector.option_names import AT_LEAST_ONCE
-from pyspark_pravega.connector.options import WriteOptions
+from pyspark_pravega.connector.options import ReadOptions, WriteOptions
 from pyspark_pravega.connector.read import ChangesRange, Moment, moment_at, moment_of
+from pyspark_pravega.connector.stream import SnapshotReader
 from pyspark_pravega.connector.write import OverwritingJob, WriteJob, WritePlan
 from pyspark_pravega.errors import PravegaError
 
@@ -141,10 +143,28 @@ class Table:
         batches = [batch for partition in partitions for batch in reader.read(partition)]
         return sorted(tuple(row.values()) for batch in batches for row in batch.to_pylist())
 
-    def changes(self, version: int) -> list[Row] | None:
-        """The rows that a version has added; None where that is refused."""
+    def without_catalog(self) -> list[Row]:
+        """Rows, sorted, as `format("pravega")` reads them."""
+        definition = self.catalog.definition(self.stream, age_s=0)
+        reader = SnapshotReader([definition], self.columns, ReadOptions())
+        partitions = [unpickle(pickle(partition)) for partition in reader.partitions()]
+        tasks = unpickle(pickle(reader))
+        return sorted(
+            tuple(row.values())
+            for partition in partitions
+            for batch in tasks.read(partition)
+            for row in batch.to_pylist()
+        )
+
+    def between(self, begin: Mapping[int, int], end: Mapping[int, int]) -> list[Row]:
+        """Rows between two cuts, sorted."""
+        cuts = [proper_cut(self.catalog.client, self.stream, cut).to_json() for cut in (begin, end)]
+        return self.read(options=dict(zip(("startStreamCut", "endStreamCut"), cuts, strict=True)))
+
+    def changes(self, first: int, last: int | None = None) -> list[Row] | None:
+        """The rows that versions have added; None where that is refused."""
         try:
-            return self.read(ChangesRange(from_version=str(version), to_version=str(version)))
+            return self.read(ChangesRange(from_version=str(first), to_version=str(last or first)))
         except PravegaError as error:
             self.refusal = str(error)
             return None
@@ -193,8 +213,17 @@ class Table:
         lake = state.lake
         if lake is not None and lake.version:
             assert self.iceberg() == self.wide(self.versions[lake.version])
-        kept = 0 if state.tiered is None else state.tiered.kept
+        assert self.without_catalog() == now
         for version in range(self.oldest, last + 1):
             told = self.changes(version)
             added = self.wide(self.added[version])
-            assert told == added or (told is None and version <= max(kept, self.oldest)), self.refusal
+            # What others had written before the version that replaced all rows is nowhere any more.
+            assert told == added or (told is None and version == self.oldest > 1), self.refusal
+        first = self.oldest + (self.oldest > 1)
+        if first <= last:
+            added = self.wide([row for version in range(first, last + 1) for row in self.added[version]])
+            assert self.changes(first, last) == added, self.refusal
+            cuts = {commit.version: commit.cut for commit in self.ledger.commits(range(first, last + 1))}
+            for begin, end in ((first, last), (first, (first + last) // 2), ((first + last) // 2, last)):
+                some = [row for version in range(begin + 1, end + 1) for row in self.added[version]]
+                assert self.between(cuts[begin], cuts[end]) == self.wide(some), (begin, end)

@@ -43,7 +43,7 @@ TOLD_AT = {
     "_schema": "both",
     "history": "",
     "version-every": "",
-    "lake": "",
+    "lake": "both",
     "lake-after": "",
     "lake-keep-in-stream": "",
     "lake-file-size": "",

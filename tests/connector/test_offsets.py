@@ -61,7 +61,9 @@ def test_the_text_is_what_the_docs_show() -> None:
     [
         ("", "no offset of a Pravega source"),
         ("[]", '"version" and "streams"'),
-        ('{"version":2,"streams":{}}', "a later version of pyspark-pravega (version 2, known is 1)"),
+        ('{"version":3,"streams":{}}', "a later version of pyspark-pravega (version 3, known is 2)"),
+        ('{"version":2,"streams":{"a/b":{"made":0,"cut":{"0":0},"lake":7}}}', "in the lake is none"),
+        ('{"version":2,"streams":{"a/b":{"made":0,"cut":{"0":0},"lake":{"last":7}}}}', "in the lake is none"),
         ('{"version":"1","streams":{}}', "its version is no number"),
         ('{"version":1,"streams":{"a":{}}}', "no scope"),
         ('{"version":1,"streams":{"a/b":{"made":0}}}', "has no cut"),
@@ -114,6 +116,19 @@ def test_offsets_over_changes_stay_as_they_are() -> None:
 def test_what_is_no_offset_over_changes_is_refused(text: str) -> None:
     with pytest.raises(ConfigurationError, match="is no offset of a query over CHANGES"):
         ChangesOffset.from_json(text)
+
+
+def test_a_place_in_the_lake_is_of_a_version_that_earlier_releases_refuse() -> None:
+    text = (
+        '{"version":2,"streams":{"shop/orders":{"made":1795278750762,"cut":{"0":33060,"1":30740},"lake":{"id":"x",'
+        '"since":0,"snapshot":7,"metadata":"file:///lake/7.json","last":9,"version":4,"after":3,"whole":0,'
+        '"behind":{"0":120},"until":{"0":33000}}}}}'
+    )
+    offset = SourceOffset.from_json(text)
+    assert offset.to_json() == text
+    place = offset[Stream("shop", "orders")].lake
+    assert place is not None
+    assert (place.version, place.is_read, place.behind) == (4, False, StreamCut(Stream("shop", "orders"), {0: 120}))
 
 
 def test_an_offset_over_changes_of_a_later_version_is_refused() -> None:

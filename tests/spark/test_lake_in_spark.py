@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import load_catalog
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_pravega.sandbox import Sandbox
 
@@ -85,12 +85,79 @@ def test_rows_of_each_type_are_what_they_would_be_without_a_lake(
     ):
         with pytest.raises(PySparkException, match="lake"):
             spark.sql(statement).collect()
-    with pytest.raises(PySparkException, match="lie in the lake only"):
-        spark.readStream.table(t).writeStream.format("noop").trigger(availableNow=True).start().awaitTermination()
-    with pytest.raises(PySparkException, match="lie in the lake only"):
-        spark.read.format("pravega").options(
-            **_places(spark, lakes), scope=scope.replace("_", "-"), stream="t"
-        ).load().collect()
+
+
+def test_history_is_read_on_through_the_lake(spark: SparkSession, namespace: str, lakes: str, tmp_path: Path) -> None:
+    """By streaming queries, also of changes, by CALL copy, and without the catalog; two of the queries are ended and go
+    on when what they would have read next is in the lake only."""
+    scope = namespace.rpartition(".")[2]
+    t, plain, copied = (f"{lakes}.{scope}.{name}" for name in ("t", "plain", "copied"))
+    lake = "TBLPROPERTIES ('lake' = 'iceberg', 'lake.keep-in-stream' = '0 ms')"
+    spark.sql(f"CREATE TABLE {t} (id BIGINT NOT NULL, name STRING) CLUSTERED BY (id) INTO 2 BUCKETS {lake}")
+    spark.sql(f"CREATE TABLE {plain} (id BIGINT NOT NULL, name STRING)")
+    spark.sql(f"CREATE TABLE {copied} (id BIGINT NOT NULL, name STRING) TBLPROPERTIES ('primary-key' = 'id')")
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {lakes}.{scope}")
+
+    def insert(first: int) -> None:
+        for table in (t, plain):
+            spark.sql(f"INSERT INTO {table} SELECT id % 100, concat('n', id) FROM range({first}, {first + 100})")
+
+    def tier() -> None:
+        spark.sql(f"CALL {lakes}.system.tier(table => '{scope}.t')").collect()
+
+    def stream(name: str, **options: str) -> list[str]:
+        """What a query with a checkpoint has read so far."""
+        source = f"{t}$changes" if name == "changes" else t
+        parts = [f"`{part}`" for part in source.split(".")]
+        query = (
+            spark.readStream.options(**options)
+            .table(".".join(parts))
+            .select("id", "name")
+            .writeStream.format("parquet")
+            .option("path", str(tmp_path / f"{name}-rows"))
+            .option("checkpointLocation", str(tmp_path / f"{name}-checkpoint"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+        return rows(spark.read.parquet(str(tmp_path / f"{name}-rows")))
+
+    def rows(frame: DataFrame) -> list[str]:
+        return sorted(map(str, frame.select("id", "name").collect()))
+
+    insert(0)
+    assert stream("early") == rows(spark.table(plain))
+    insert(100)
+    spark.sql(f"CALL {lakes}.system.scale(table => '{scope}.t', segments => 3)").collect()
+    insert(200)
+    tier()
+    assert stream("early") == stream("late", maxEventsPerTrigger="70") == rows(spark.table(plain))
+    assert stream("changes") == rows(spark.table(plain))
+    insert(300)
+    tier()
+    insert(400)
+    expected = rows(spark.table(plain))
+    for name in ("early", "late", "changes", "latest"):
+        assert stream(name) == expected, name
+    changes = spark.sql(f"SELECT * FROM {lakes}.{scope}.`t$changes`")
+    assert rows(changes) == expected
+    versions = changes.selectExpr("_commit_version v", "name").groupBy("v").count().orderBy("v").collect()
+    assert [(row.v, row["count"]) for row in versions] == [(version, 100) for version in range(1, 6)]
+    assert changes.where("_commit_timestamp IS NULL OR _change_type <> 'insert'").count() == 0
+    without = spark.read.format("pravega").options(**_places(spark, lakes), scope=scope.replace("_", "-"), stream="t")
+    assert rows(without.load()) == expected
+    assert without.load().count() == 500
+    for _ in range(2):
+        spark.sql(
+            f"CALL {lakes}.system.copy(source => '{scope}.t', target => '{scope}.copied', name => 'all', "
+            "bytes_per_commit => '2 KiB')"
+        ).collect()
+    last = spark.sql(f"SELECT id, max_by(name, CAST(substr(name, 2) AS INT)) AS name FROM {plain} GROUP BY id")
+    assert rows(spark.table(copied)) == rows(last)
+    with pytest.raises(PySparkException, match="_event_size"):
+        spark.readStream.table(t).select("_event_size").writeStream.format("noop").trigger(
+            availableNow=True
+        ).start().awaitTermination()
 
 
 def _places(spark: SparkSession, catalog: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ class ColumnChunkMetaData:
     statistics: Statistics | None
 
 class RowGroupMetaData:
+    total_byte_size: int
     def column(self, i: int) -> ColumnChunkMetaData: ...
 
 class ColumnSchema:

@@ -23,31 +23,37 @@ from pyspark_pravega.catalog.pushdown import (
     counted_keys,
     counted_rows,
     counted_until,
+    counted_with_lake,
     narrowed,
     narrowed_chains,
     routing_fingerprint,
     wanted_fractions,
 )
 from pyspark_pravega.catalog.sizes import estimated_memory, estimated_rows
-from pyspark_pravega.client import Client, SegmentPart, Stream
-from pyspark_pravega.connector.bounds import Word
+from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut
 from pyspark_pravega.connector.index import Condition
-from pyspark_pravega.connector.lake import LakeReader, behind_lake, lake_reader, lake_rows
-from pyspark_pravega.connector.log import Ledger, Snapshot, only_in_lake, open_ledger
+from pyspark_pravega.connector.lake import (
+    Additions,
+    LakeChangesReader,
+    LakeReader,
+    added_between,
+    behind_lake,
+    check_slices,
+    lake_between,
+    lake_reader,
+)
+from pyspark_pravega.connector.log import Ledger, Snapshot, open_ledger
 from pyspark_pravega.connector.option_names import BAD_EVENTS, BOUND_KEYS, MODE, TABLE_READ_KEYS, VERSION_KEYS
 from pyspark_pravega.connector.options import ReadOptions, canonical, reads_own
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import (
     BatchReader,
     ChangesRange,
-    ChangesReader,
-    CommittedRange,
     Extent,
     Moment,
     RowChangesReader,
     bounded_snapshot,
     check_bounds,
-    committed_ranges,
     parts_of_keys,
     resolve_extent,
     resolve_extents,
@@ -65,7 +71,7 @@ from pyspark_pravega.connector.table import (
     schema_read,
 )
 from pyspark_pravega.connector.write import ReadSet
-from pyspark_pravega.errors import ConfigurationError, TableChangedError, UnsupportedOperationError
+from pyspark_pravega.errors import ConfigurationError, NotFoundError, TableChangedError, UnsupportedOperationError
 from pyspark_pravega.serde.formats import JSON
 from pyspark_pravega.serde.lenient import DROP_MALFORMED
 
@@ -191,9 +197,10 @@ def _in_transaction(read: _Read, transaction: OpenTransaction, *, is_changes: bo
 def _changes(read: _Read, wanted: ChangesRange) -> PlannedScan:
     """CHANGES of a table without a key: the events that versions have added. It needs the versions' entries only."""
     first, last = read.versions(wanted)
-    committed = _committed(read, first, last)
-    reader = ChangesReader(read.definition, committed, read.request.columns)
-    return read.planned(reader, [one.part for one in committed])
+    added = _added(read, first, last)
+    check_slices(read.definition, read.request.columns, added.slices)
+    reader = LakeChangesReader(read.definition, added, read.request.columns)
+    return read.planned(reader, [one.part for one in added.ranges], lake=(added.bytes, added.rows))
 
 
 def _row_changes(read: _Read, wanted: ChangesRange) -> PlannedScan:
@@ -240,22 +247,24 @@ def _now(read: _Read) -> tuple[Snapshot, ReadSet]:
     extent = read.request.position
     if not isinstance(extent, Extent):
         extent = resolve_extent(read.client, stream, read.options)
-    elif not extent.is_of([part.segment_id for part in whole.parts]):
+    elif not extent.is_of(_known_segments(read.client, whole, extent)):
         raise changed_table(stream, "it was dropped and made again, or all segments are gone that its bounds name")
+    if (through := lake_between(read.client, whole, extent)) is not None:
+        return through, seen
     bounded = bounded_snapshot(read.client, whole, extent, fail_on_data_loss=read.options.fail_on_data_loss)
-    return behind_lake(bounded) if bounded is whole else _checked_bounds(whole, extent, bounded), seen
+    return behind_lake(bounded) if bounded is whole else bounded, seen
 
 
-def _checked_bounds(whole: Snapshot, extent: Extent, bounded: Snapshot) -> Snapshot:
-    """Refuse a read between bounds whose rows lie in the lake only.
-
-    Raises:
-        UnsupportedOperationError: it begins with the table's first row, and ends at a cut.
-    """
-    kept = 0 if whole.tiered is None else whole.tiered.kept
-    if kept and extent.start in (Word.EARLIEST, Word.UNBOUNDED) and extent.end is not Word.EARLIEST:
-        raise only_in_lake(whole.stream, kept, "a read that ends at a cut or a time")
-    return bounded
+def _known_segments(client: Client, whole: Snapshot, extent: Extent) -> list[int]:
+    """The segments that a stream has; of one with a lake those, too, that it had."""
+    there = [part.segment_id for part in whole.parts]
+    if whole.tiered is None:
+        return there
+    named = {segment for cut in (extent.start, extent.end) if isinstance(cut, StreamCut) for segment in cut}
+    try:
+        return [*there, *client.controller.segment_ranges(whole.stream, named)]
+    except NotFoundError:
+        return there
 
 
 def _at(read: _Read, moment: Moment) -> Snapshot:
@@ -451,33 +460,24 @@ def count_rows(
         return None
     if wanted is not None:
         first, last = read.versions(wanted)
-        rows = counted_changes([one.part for one in _committed(read, first, last)], read.ledger, first, last)
-        return None if rows is None else (rows, None)
+        added = _added(read, first, last)
+        rows = counted_changes([one.part for one in added.ranges], read.ledger, first, last)
+        return None if rows is None or added.slices else (rows, None)
     if isinstance(position, Moment):
         past = _at(read, position)
         if past.lake is not None:
-            rows = _counted_in_lake(read, past, position.version)
+            rows = counted_with_lake(past, read.ledger, position.version)
             return None if rows is None else (rows, None)
         rows = counted_until(past, read.ledger, position.version)
         return None if rows is None else (rows, None)
     snapshot = request.moment.snapshot(read.client, read.stream, read.ledger, keyed=read.is_keyed)
     if snapshot.tiered is not None:
-        rows = _counted_in_lake(read, behind_lake(snapshot), snapshot.version)
+        rows = counted_with_lake(behind_lake(snapshot), read.ledger, snapshot.version)
         return None if rows is None else (rows, ReadSet.of(snapshot))
     rows = (counted_keys if read.is_keyed else counted_rows)(snapshot, read.ledger)
     return None if rows is None else (rows, ReadSet.of(snapshot))
 
 
-def _counted_in_lake(read: _Read, snapshot: Snapshot, version: int | None) -> int | None:
-    """How many rows a table with a lake has at a version's end; None where that isn't known without reading it."""
-    assert snapshot.lake is not None
-    there = lake_rows(snapshot.lake)
-    if there is None or version is None:
-        return None
-    behind = counted_changes(snapshot.parts, read.ledger, snapshot.lake.last + 1, version)
-    return None if behind is None else there + behind
-
-
-def _committed(read: _Read, first: int, last: int) -> Sequence[CommittedRange]:
+def _added(read: _Read, first: int, last: int) -> Additions:
     """What versions have added."""
-    return [] if read.ledger is None or first > last else committed_ranges(read.client, read.ledger, first, last)
+    return Additions() if read.ledger is None or first > last else added_between(read.client, read.ledger, first, last)

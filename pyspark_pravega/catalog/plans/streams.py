@@ -19,8 +19,9 @@ from pyspark_pravega.catalog.plans.read_request import (
     position_of,
     with_read_options,
 )
+from pyspark_pravega.connector.lake import Additions, LakeChangesReader, check_slices
 from pyspark_pravega.connector.options import ReadOptions
-from pyspark_pravega.connector.read import ChangesReader, RowChangesReader
+from pyspark_pravega.connector.read import RowChangesReader
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import (
     ChangesSource,
@@ -91,7 +92,7 @@ class StreamRead:
         definition = with_read_options(definition, columns, self.options.events, streamed=True)
         self.shared_memory = definition.settings.shared_memory
         client, stream = shared_client(definition.settings), definition.stream
-        self.reader: SeveralStreamsReader | ChangesReader | RowChangesReader
+        self.reader: SeveralStreamsReader | LakeChangesReader | RowChangesReader
         # Offsets of both are values that know their text; which kind they are is the source's matter.
         self.source: Any
         if wanted is not None:
@@ -99,13 +100,15 @@ class StreamRead:
             if keyed:
                 self.reader = RowChangesReader(definition, None, columns, max_keys=self.options.max_keys)
             else:
-                self.reader = ChangesReader(definition, (), columns, fail_on_data_loss=self.options.fail_on_data_loss)
+                self.reader = LakeChangesReader(
+                    definition, Additions(), columns, fail_on_data_loss=self.options.fail_on_data_loss
+                )
             self.source = ChangesSource(client, stream, wanted, self.options, keyed=keyed)
         else:
             self.reader = SeveralStreamsReader([definition], columns, self.options)
             self.source = StreamSource(client, [stream], self.options)
         self.lock = threading.Lock()
-        self._definition = definition
+        self.definition = definition
         self._segments = set(definition.segments or ())
 
     @property
@@ -158,11 +161,11 @@ class StreamRead:
         """
         if not isinstance(self.source, StreamSource):
             raise UnsupportedOperationError(
-                f'CHANGES of stream "{self._definition.stream}" can\'t be read by a query with the real-time trigger, '
+                f'CHANGES of stream "{self.definition.stream}" can\'t be read by a query with the real-time trigger, '
                 "as their batches are of whole versions: use trigger(processingTime=...)"
             )
-        check_real_time(self._definition.stream, self.options)
-        return RealTimeReader(self._definition, self._columns, self.options)
+        check_real_time(self.definition.stream, self.options)
+        return RealTimeReader(self.definition, self._columns, self.options)
 
 
 class StreamReads:
@@ -231,6 +234,7 @@ class StreamReads:
         looked = self._begin_look(read, source)
         with read.lock:
             partitions = read.source.partitions(read.source.offset(start), read.source.offset(end))
+            check_slices(read.definition, source["columns"], partitions)
             read.check_stream({part.segment_id for partition in partitions for part in partition.parts})
         _check_look(read, looked)
         return list(partitions)

@@ -33,6 +33,7 @@ from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.names import segment_epoch, segment_number
 from pyspark_pravega.client.positions import SegmentRanges, proper_cut
 from pyspark_pravega.client.segments import segment_states
+from pyspark_pravega.connector.lake import lake_figures
 from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import commits_between, last_commit
@@ -108,6 +109,18 @@ SCHEMAS: dict[str, StructType] = {
         done_at=TimestampType(),
     ),
     "cuts": _columns(name=StringType(), created_at=TimestampType(), cut=StringType(), offsets=_OFFSETS),
+    "lake": _columns(
+        version=LongType(),
+        cut=StringType(),
+        offsets=_OFFSETS,
+        snapshot=LongType(),
+        metadata=StringType(),
+        files=LongType(),
+        rows=LongType(),
+        bytes=LongType(),
+        kept_from=LongType(),
+        current=BooleanType(),
+    ),
     "properties": _columns(key=StringType(), value=StringType()),
 }
 """The metadata tables and their columns."""
@@ -231,6 +244,7 @@ class MetadataTables:
             "schemas": self._schemas,
             "copies": self._copies,
             "cuts": self._cuts,
+            "lake": lambda stream: self._lake(stream, columns),
             "properties": self._properties,
         }
         return MetadataPage(rows=[[row[column] for column in columns] for row in makers[kind](stream)], next=0)
@@ -362,6 +376,25 @@ class MetadataTables:
         for name, cut in sorted(ledger.holders().cuts().items()) if ledger is not None else ():
             shown = _cut(self._base.client, stream, cut.offsets, segments)
             yield {"name": name, "created_at": cut.created_at * 1000, **shown}
+
+    def _lake(self, stream: Stream, columns: Sequence[str]) -> Iterator[Row]:
+        ledger = open_ledger(self._base.client, stream)
+        state = None if ledger is None else ledger.state()
+        lake = None if state is None else state.lake
+        if state is None or lake is None or lake.snapshot is None:
+            return
+        files, size = lake_figures(lake) if {"files", "bytes"} & set(columns) else (None, None)
+        yield {
+            "version": lake.version,
+            **_cut(self._base.client, stream, lake.cut, SegmentRanges(self._base.client, stream)),
+            "snapshot": lake.snapshot,
+            "metadata": lake.metadata,
+            "files": files,
+            "rows": lake.rows,
+            "bytes": size,
+            "kept_from": lake.kept + 1,
+            "current": state.tiered is not None,
+        }
 
     def _copies(self, stream: Stream) -> Iterator[Row]:
         ledger = open_ledger(self._base.client, stream)

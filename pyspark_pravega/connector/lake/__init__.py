@@ -1,24 +1,61 @@
 """Tables whose older rows lie in a lake: `rules` (which tables, which columns), `tiering` (rows go there), `versions`
-(which row came with which version), `releasing` (what the stream needn't hold any more), `reading` (both as one).
+(which row came with which version), `releasing` (what the stream needn't hold any more), `reading` (both as one),
+`slices` (rows of the lake in the order of their events), `bounds` (reads between cuts), `changes`
+(what versions have added).
 
 It uses the commit log, reads and the room `lake`, whose part for Iceberg is imported only where a table has a lake.
 """
 
-from pyspark_pravega.connector.lake.reading import LakePartition, LakeReader, behind_lake, lake_reader, lake_rows
+from pyspark_pravega.connector.lake.bounds import holds_behind, lake_between, table_begin
+from pyspark_pravega.connector.lake.changes import Additions, LakeChangesReader, added_between, first_told
+from pyspark_pravega.connector.lake.reading import (
+    LakePartition,
+    LakeReader,
+    behind_lake,
+    file_batches,
+    lake_figures,
+    lake_read,
+    lake_reader,
+    lake_rows,
+)
 from pyspark_pravega.connector.lake.rules import check_added, check_kept, check_unlaked
+from pyspark_pravega.connector.lake.slices import (
+    LakeSlice,
+    LakeSpan,
+    check_slices,
+    lake_slices,
+    rows_behind,
+    slice_batches,
+)
 from pyspark_pravega.connector.lake.tiering import TierReport, clean_lake, iceberg_name, tier
 
 __all__ = [
+    "Additions",
+    "LakeChangesReader",
     "LakePartition",
     "LakeReader",
+    "LakeSlice",
+    "LakeSpan",
     "TierReport",
+    "added_between",
     "behind_lake",
     "check_added",
     "check_kept",
+    "check_slices",
     "check_unlaked",
     "clean_lake",
+    "file_batches",
+    "first_told",
+    "holds_behind",
     "iceberg_name",
+    "lake_between",
+    "lake_figures",
+    "lake_read",
     "lake_reader",
     "lake_rows",
+    "lake_slices",
+    "rows_behind",
+    "slice_batches",
+    "table_begin",
     "tier",
 ]

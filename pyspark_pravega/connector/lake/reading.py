@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from pyspark_pravega.connector.lake.rules import check_fits
-from pyspark_pravega.connector.lake.tiering import COLUMNS
-from pyspark_pravega.connector.log import LakePart, Snapshot, behind
+from pyspark_pravega.connector.lake.slices import (
+    TASK_BYTES,
+    LakeSlice,
+    LakeSpan,
+    check_columns,
+    lake_slices,
+    slice_batches,
+)
+from pyspark_pravega.connector.log import LakePart, Snapshot, Tiered, behind
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import ROW_MARKER, BatchReader, RowsReader, pack
-from pyspark_pravega.connector.table import CORRUPT_EVENTS, TableDefinition
+from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.wanted import check_wanted
-from pyspark_pravega.errors import DataLossError, UnsupportedOperationError
-from pyspark_pravega.lake import POSITIONS, VERSION, Between, LakeFile, lake_schema, load_iceberg, read_file
+from pyspark_pravega.errors import DataLossError
+from pyspark_pravega.lake import VERSION, Between, LakeFile, lake_schema, load_iceberg, read_file
 from pyspark_pravega.serde.codec import Batch
 from pyspark_pravega.spark.arrow import to_arrow_schema
 from pyspark_pravega.spark.datasource import InputPartition
 from pyspark_pravega.spark.types import StructType
 
-_TASK_BYTES = 8 << 20
-"""Files with less than this share a task."""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
@@ -56,25 +60,56 @@ def behind_lake(snapshot: Snapshot) -> Snapshot:
 
 def lake_rows(part: LakePart) -> int | None:
     """How many rows are read from the lake; None where that isn't known without reading them."""
-    return part.tiered.rows if part.last == part.tiered.version else None
+    return part.tiered.rows if part.last == part.tiered.version and not part.is_bounded else None
+
+
+def lake_figures(tiered: Tiered) -> tuple[int, int]:
+    """How many files hold what of a table lies in the lake, and how many bytes.
+
+    Args:
+        tiered: what lies there.
+
+    Raises:
+        ConfigurationError: pyiceberg isn't installed.
+    """
+    files = [] if tiered.snapshot is None else load_iceberg().files_of(tiered.metadata, tiered.snapshot)
+    return len(files), sum(file.size for file in files)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileShare:
+    """Some of a file's row groups."""
+
+    path: str
+    number: int
+    """Which share, from 0 on."""
+    of: int
+    """Of how many."""
+    size: int
+    """In bytes, about."""
 
 
 class LakePartition(InputPartition):
-    """Files of the lake, read by one task one after another."""
+    """Shares of files of the lake, read by one task one after another."""
 
-    def __init__(self, files: Sequence[LakeFile]) -> None:
-        super().__init__(files[0].path)
-        self.files = tuple(files)
+    def __init__(self, shares: Sequence[FileShare]) -> None:
+        super().__init__(shares[0].path)
+        self.shares = tuple(shares)
 
     def __repr__(self) -> str:
-        return f"LakePartition({len(self.files)} files, {self.files[0].path} ...)"
+        return f"LakePartition({len(self.shares)} shares, {self.shares[0].path} ...)"
 
 
 class LakeReader(RowsReader):
     """Reads files of the lake, and what lies behind them in the stream."""
 
     def __init__(
-        self, rest: BatchReader, files: Sequence[LakeFile], last: int | None, wanted: Sequence[Between]
+        self,
+        rest: BatchReader,
+        files: Sequence[LakeFile],
+        last: int | None,
+        wanted: Sequence[Between],
+        slices: Sequence[LakeSlice] = (),
     ) -> None:
         """Plan a read.
 
@@ -83,7 +118,9 @@ class LakeReader(RowsReader):
             files: the lake's.
             last: the last version whose rows are wanted of them; None for all.
             wanted: which values are wanted.
+            slices: what is read in place of files, in the order of events.
         """
+        self._slices = tuple(slices)
         self._rest, self._files, self._last, self._wanted = rest, tuple(files), last, tuple(wanted)
 
     @property
@@ -93,12 +130,11 @@ class LakeReader(RowsReader):
 
     def __getstate__(self) -> dict[str, Any]:
         # Each task is told its own files.
-        return {**self.__dict__, "_files": ()}
+        return {**self.__dict__, "_files": (), "_slices": ()}
 
     def partitions(self) -> Sequence[InputPartition]:
         """Those of the lake, and those of the stream."""
-        packs = pack(self._files, lambda file: file.size, _TASK_BYTES)
-        return [*map(LakePartition, packs), *self._rest.partitions()]
+        return [*self._slices, *_packed(self._files), *self._rest.partitions()]
 
     def batches(self, partition: InputPartition) -> Iterator[Batch]:
         """The rows of a partition.
@@ -106,17 +142,53 @@ class LakeReader(RowsReader):
         Args:
             partition: one of `partitions()`.
         """
-        if not isinstance(partition, LakePartition):
+        if isinstance(partition, LakeSlice):
+            yield from slice_batches(partition, self.schema)
+        elif isinstance(partition, LakePartition):
+            yield from file_batches(partition, self.schema, self._last, self._wanted)
+        else:
             yield from self._rest.batches(partition)
-            return
-        schema = to_arrow_schema(self.schema, timezone="UTC")
-        is_counted = self.schema == ROW_MARKER
-        for file in partition.files:
-            for batch in read_file(file.path, pa.schema([]) if is_counted else schema, self._last, self._wanted):
-                check_wanted()
-                if is_counted:
-                    batch = pa.record_batch([pa.array(np.zeros(batch.num_rows, np.int32))], schema=schema)
-                yield batch
+
+
+def file_batches(
+    partition: LakePartition, columns: StructType, last: int | None = None, wanted: Sequence[Between] = ()
+) -> Iterator[pa.RecordBatch]:
+    """The rows of files.
+
+    Args:
+        partition: the files.
+        columns: the wanted ones.
+        last: the last version whose rows are wanted; None for all.
+        wanted: which values are wanted.
+    """
+    schema = to_arrow_schema(columns, timezone="UTC")
+    is_counted = columns == ROW_MARKER
+    read = pa.schema([]) if is_counted else schema
+    for share in partition.shares:
+        for batch in read_file(share.path, read, last, wanted, (share.number, share.of)):
+            check_wanted()
+            if is_counted:
+                batch = pa.record_batch([pa.array(np.zeros(batch.num_rows, np.int32))], schema=schema)
+            yield batch
+
+
+def lake_read(definition: TableDefinition, part: LakePart, columns: Sequence[str]) -> Sequence[InputPartition]:
+    """What tasks read in the lake, for who reads the stream's part himself: by `slice_batches` and `file_batches`.
+
+    Args:
+        definition: what the stream is as a table.
+        part: what is read from the lake.
+        columns: the wanted columns.
+
+    Raises:
+        As `lake_reader`.
+    """
+    tiered = part.tiered
+    assert tiered.snapshot is not None
+    check_columns(definition, columns, tiered.metadata, tiered.snapshot)
+    if part.is_bounded:
+        return _slices(definition, part)
+    return _packed(load_iceberg().files_of(tiered.metadata, tiered.snapshot))
 
 
 def lake_reader(
@@ -138,21 +210,29 @@ def lake_reader(
         UnsupportedOperationError: the lake doesn't hold what is wanted.
         ConfigurationError: pyiceberg isn't installed.
     """
-    tiered, module = part.tiered, load_iceberg()
+    tiered = part.tiered
     assert tiered.snapshot is not None
-    snapshot = module.snapshot_at(tiered.metadata, tiered.snapshot)
-    known = StructType.fromJson(json.loads(snapshot.properties[COLUMNS]))
-    check_fits(definition, known)
-    lacking = [name for name in columns if name not in (*definition.schema.names, *POSITIONS, *CORRUPT_EVENTS)]
-    if lacking:
-        raise UnsupportedOperationError(
-            f'column "{lacking[0]}" of rows of stream "{definition.stream}" that are in the lake isn\'t known there: '
-            "read the table without it"
-        )
+    known = check_columns(definition, columns, tiered.metadata, tiered.snapshot)
+    if part.is_bounded:
+        slices = _slices(definition, part)
+        return LakeReader(rest, (), None, (), slices), sum(one.bytes for one in slices)
     wanted = _wanted(lake_schema(known), predicates)
     last = None if part.last == tiered.version else part.last
-    files = module.files_of(tiered.metadata, tiered.snapshot, last, wanted)
+    files = load_iceberg().files_of(tiered.metadata, tiered.snapshot, last, wanted)
     return LakeReader(rest, files, last, wanted), sum(file.size for file in files)
+
+
+def _packed(files: Sequence[LakeFile]) -> list[LakePartition]:
+    shares = []
+    for file in files:
+        of = max(1, file.size // TASK_BYTES)
+        shares += [FileShare(path=file.path, number=number, of=of, size=file.size // of) for number in range(of)]
+    return [LakePartition(some) for some in pack(shares, lambda share: share.size, TASK_BYTES)]
+
+
+def _slices(definition: TableDefinition, part: LakePart) -> list[LakeSlice]:
+    span = LakeSpan.of(part.tiered, last=part.last, behind=part.behind, until=part.until)
+    return lake_slices(shared_client(definition.settings), definition.stream, span)
 
 
 def _wanted(schema: pa.Schema, predicates: Predicates) -> tuple[Between, ...]:

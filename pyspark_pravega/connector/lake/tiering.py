@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,13 +72,16 @@ class TierReport:
     """The first version whose events are in the stream for sure."""
 
 
-def tier(settings: Settings, configuration: LakeConfiguration, stream: Stream) -> TierReport:
+def tier(
+    settings: Settings, configuration: LakeConfiguration, stream: Stream, stopped: Callable[[], bool] = lambda: False
+) -> TierReport:
     """Put a table's rows into the lake, up to the last version that its properties let go there.
 
     Args:
         settings: the cluster, and the schema registry.
         configuration: where the lake is.
         stream: the table's stream.
+        stopped: whether to give up while files are written, which are removed then.
 
     Raises:
         UnsupportedOperationError: the table has no lake, or can't have one; or another program has changed what is
@@ -88,7 +91,7 @@ def tier(settings: Settings, configuration: LakeConfiguration, stream: Stream) -
     """
     for left in reversed(range(_TRIES)):
         try:
-            return _Tiering(settings, configuration, stream).run()
+            return _Tiering(settings, configuration, stream, stopped).run()
         except ConflictError:
             if not left:
                 raise
@@ -138,7 +141,10 @@ def clean_lake(
 class _Tiering:
     """One try."""
 
-    def __init__(self, settings: Settings, configuration: LakeConfiguration, stream: Stream) -> None:
+    def __init__(
+        self, settings: Settings, configuration: LakeConfiguration, stream: Stream, stopped: Callable[[], bool]
+    ) -> None:
+        self._stopped = stopped
         self._settings, self._configuration, self._stream = settings, configuration, stream
         self._client = shared_client(settings)
         definition = load_definition(self._client, settings, stream)
@@ -162,8 +168,9 @@ class _Tiering:
         lake, rows, files = state.lake, 0, 0
         assert lake is not None
         target = self._target(state, lake)
-        if target is not None:
-            snapshot, files = self._write(state, lake, table, target)
+        written = None if target is None else self._write(state, lake, table, target)
+        if written is not None:
+            snapshot, files = written
             noted = self._note(lake, snapshot)
             rows, lake = snapshot.rows - (0 if snapshot.properties[REPLACES] == "true" else lake.rows), noted
         kept = release_tiered(self._client, self._ledger, self._properties.keep_in_stream_ms)
@@ -220,8 +227,8 @@ class _Tiering:
             target = old
         return target if target.version > lake.version and target.version >= state.replaced_rows else None
 
-    def _write(self, state: State, lake: Tiered, table: Any, target: Commit) -> tuple[LakeSnapshot, int]:
-        """Make the snapshot; gives it and how many files it has brought."""
+    def _write(self, state: State, lake: Tiered, table: Any, target: Commit) -> tuple[LakeSnapshot, int] | None:
+        """Make the snapshot; gives it and how many files it has brought, or None where it was stopped."""
         # Looked up behind the version, it has each column that an event of it was written with.
         definition = load_definition(self._client, self._settings, self._stream)
         if definition.replaced_table != state.replaced_table:
@@ -236,6 +243,9 @@ class _Tiering:
         writer = FileWriter(table.folder, self._by, change.schema, self._properties.lake_file_size or FILE_SIZE)
         try:
             for batch in _batches(definition, parts, commits):
+                if self._stopped():
+                    writer.discard()
+                    return None
                 arrays = [batch.column(_source(field.name)).cast(field.type) for field in change.schema]
                 writer.write(pa.RecordBatch.from_arrays(arrays, schema=change.schema))
             writer.close()

@@ -63,9 +63,10 @@ from pyspark_pravega.connector.log.snapshot import (
     only_in_lake,
     take_snapshot,
     take_snapshots,
+    visible_begin,
     visible_head,
 )
-from pyspark_pravega.connector.log.tail import LakePart, Snapshot, behind, take_tail
+from pyspark_pravega.connector.log.tail import LakePart, Snapshot, behind, comes_after, lies_behind, take_tail
 
 __all__ = [
     "GRACE_S",
@@ -107,6 +108,7 @@ __all__ = [
     "check_in_stream",
     "claim_ledger",
     "clean",
+    "comes_after",
     "commit_state_unknown",
     "consistently",
     "create_ledger",
@@ -118,6 +120,7 @@ __all__ = [
     "is_empty_before",
     "is_ledger_name",
     "known_endpoints",
+    "lies_behind",
     "make_decisions",
     "note_others",
     "offsets_of",
@@ -135,6 +138,7 @@ __all__ = [
     "tiered_of",
     "truncate_at",
     "version_every",
+    "visible_begin",
     "visible_head",
     "withdraw",
 ]

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from pyspark_pravega.client import Client, Stream, StreamCut, TransactionState
-from pyspark_pravega.client.positions import later_cut
+from pyspark_pravega.client.positions import later_cut, proper_cut
 from pyspark_pravega.connector.log.decided import Verdict, decision_of
 from pyspark_pravega.connector.log.entries import Replacement, State, Tiered, Together
 from pyspark_pravega.connector.log.ledger import Ledger
@@ -228,11 +228,33 @@ def visible_head(client: Client, stream: Stream) -> StreamCut:
         UnsupportedOperationError: the stream doesn't hold the first ones any more, as they are in the lake.
     """
 
-    def look(visible: Visible) -> StreamCut:
+    head, state = visible_begin(client, stream)
+    if state is not None and state.tiered is not None:
+        raise only_in_lake(stream, state.tiered.kept, "who begins with the first row of the stream")
+    return head
+
+
+def visible_begin(client: Client, stream: Stream) -> tuple[StreamCut, State | None]:
+    """Where a stream's rows begin; or where those begin that lie behind the lake, where it doesn't hold the first ones
+    any more.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+
+    Returns:
+        The cut; and the commit log's state, where rows before it are to be read in the lake.
+
+    Raises:
+        StreamNotFoundError: there is no such stream.
+    """
+
+    def look(visible: Visible) -> tuple[StreamCut, State | None]:
         if visible.tiered is not None and visible.tiered.kept:
-            raise only_in_lake(stream, visible.tiered.kept, "who begins with the first row of the stream")
+            return proper_cut(client, stream, visible.tiered.cut), visible.state
         head = client.controller.head(stream)
-        return later_cut(client.controller, StreamCut(stream, visible.begins), head) if visible.begins else head
+        begins = visible.begins
+        return later_cut(client.controller, StreamCut(stream, begins), head) if begins else head, None
 
     return consistently(client, stream, look)
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut, StreamSegments
-from pyspark_pravega.client.names import SegmentRange
+from pyspark_pravega.client.names import SegmentRange, segment_epoch
+from pyspark_pravega.client.positions import SegmentRanges
 from pyspark_pravega.client.segments import segment_states
 from pyspark_pravega.connector.log.entries import Tiered
 from pyspark_pravega.together import together
@@ -20,6 +21,15 @@ class LakePart:
     """What lies there."""
     last: int
     """The last version whose rows are wanted."""
+    behind: Mapping[int, int] | None = None
+    """The cut before which none are; None for all."""
+    until: Mapping[int, int] | None = None
+    """The cut behind which none are; None for all."""
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether cuts say which rows are wanted."""
+        return self.behind is not None or self.until is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,3 +134,30 @@ def take_tail(client: Client, stream: Stream, bounds: Bounds | None = None) -> S
         parts.append(SegmentPart(stream=stream, segment_id=segment_id, start=start, end=max(start, state.write_offset)))
     ranges = {own.segment_id: own for own in current.ranges}
     return Snapshot(stream=stream, parts=tuple(parts), current=frozenset(current.ids), ranges=ranges)
+
+
+def comes_after(ranges: SegmentRanges, segment: int, cut: Mapping[int, int]) -> bool:
+    """Whether a segment has come in the place of some that a cut names.
+
+    Args:
+        ranges: the keys of segments.
+        segment: one that the cut doesn't name.
+        cut: the cut.
+    """
+    earlier = [other for other in cut if segment_epoch(other) < segment_epoch(segment)]
+    known = ranges.of([segment, *earlier]) if earlier else {}
+    return any(known[segment].overlaps(known[other]) for other in earlier)
+
+
+def lies_behind(ranges: SegmentRanges, cut: Mapping[int, int], other: Mapping[int, int]) -> bool:
+    """Whether a cut lies nowhere before another one.
+
+    Args:
+        ranges: the keys of segments.
+        cut: the cut.
+        other: the other one.
+    """
+    return all(
+        offset >= other[segment] if segment in other else comes_after(ranges, segment, other)
+        for segment, offset in cut.items()
+    )

@@ -11,6 +11,7 @@ from pyspark_pravega.connector.read.bounded import between, bounded_snapshot
 from pyspark_pravega.connector.read.chains import ChainPartition, arrange_chains, chains_of_keys, parts_of_keys
 from pyspark_pravega.connector.read.changes import (
     CHANGE_COLUMNS,
+    INSERT,
     ChangesRange,
     ChangesReader,
 )
@@ -58,6 +59,7 @@ from pyspark_pravega.connector.read.versions import (
 
 __all__ = [
     "CHANGE_COLUMNS",
+    "INSERT",
     "MOST_ADDITIONS",
     "OFFICIAL_COLUMNS",
     "ROW_MARKER",

@@ -18,20 +18,17 @@ from dataclasses import dataclass, replace
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.positions import proper_cut
-from pyspark_pravega.connector.log import Ledger, only_in_lake, open_ledger
+from pyspark_pravega.connector.lake import added_between, first_told
+from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read import (
     MOST_ADDITIONS,
     ChangesRange,
     RowChangesPartition,
-    SlicePartition,
     commits_between,
-    committed_partitions,
-    committed_ranges,
     era_of,
     eras,
     first_told_version,
-    first_whole_version,
     row_change_partitions,
     row_changes,
 )
@@ -44,6 +41,7 @@ from pyspark_pravega.errors import (
     SegmentTruncatedError,
     VersionNotFoundError,
 )
+from pyspark_pravega.spark.datasource import InputPartition
 
 _log = logging.getLogger(__name__)
 
@@ -135,18 +133,15 @@ class ChangesSource:
         before = self._wanted.before(ledger, self._stream)
         if ledger is None:
             return ChangesOffset(stream=self._stream)
-        state = ledger.state()
-        last = state.version
-        if state.tiered is not None and before < state.tiered.kept:
-            raise only_in_lake(self._stream, state.tiered.kept, "a streaming query over changes")
+        last = ledger.state().version
         if before < last:
             if self._wanted.from_version is None or not self._options.fail_on_data_loss:
-                first = first_told_version if self._keyed else first_whole_version
+                first = first_told_version if self._keyed else first_told
                 before = first(self._client, ledger, before + 1, last) - 1
             elif self._keyed:
                 row_changes(self._client, ledger, before + 1, before + 1)
             else:
-                committed_ranges(self._client, ledger, before + 1, before + 1)
+                added_between(self._client, ledger, before + 1, before + 1)
         return self._at(ledger, before)
 
     def latest_offset(
@@ -196,7 +191,7 @@ class ChangesSource:
         ledger = self._ledger()
         return ChangesOffset(stream=self._stream) if ledger is None else self._at(ledger, ledger.state().version)
 
-    def partitions(self, start: ChangesOffset, end: ChangesOffset) -> Sequence[SlicePartition]:
+    def partitions(self, start: ChangesOffset, end: ChangesOffset) -> Sequence[InputPartition]:
         """What a micro-batch reads.
 
         Args:
@@ -213,13 +208,13 @@ class ChangesSource:
         try:
             if self._keyed:
                 return self._row_changes(ledger, begin + 1, end.commit)
-            ranges = committed_ranges(self._client, ledger, begin + 1, end.commit, fail_on_data_loss=fail)
+            added = added_between(self._client, ledger, begin + 1, end.commit, fail_on_data_loss=fail)
         except (VersionNotFoundError, SegmentTruncatedError) as error:
             raise DataLossError(
                 f"{error}. The query has read the versions up to {begin}. Set failOnDataLoss to false to go on without "
                 "what is gone; longer retention, or the option subscriber with consumption-based retention, prevents it"
             ) from None
-        return committed_partitions(ranges)
+        return added.partitions()
 
     def subscribe(self) -> None:
         """Make the query's subscriber, where the options name one, so that nothing is removed before the first commit.

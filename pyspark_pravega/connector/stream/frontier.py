@@ -9,15 +9,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut
 from pyspark_pravega.client.names import Successor
-from pyspark_pravega.client.positions import later_cut, parts_between, replacement, tail_cut
+from pyspark_pravega.client.positions import SegmentRanges, later_cut, parts_between, proper_cut, replacement, tail_cut
 from pyspark_pravega.client.segments import SegmentState, segment_states
-from pyspark_pravega.connector.log import consistently, visible_head
-from pyspark_pravega.connector.stream.offsets import StreamPosition
+from pyspark_pravega.connector.lake import holds_behind
+from pyspark_pravega.connector.log import State, consistently, open_ledger, visible_begin
+from pyspark_pravega.connector.stream.offsets import LakePosition, StreamPosition
 from pyspark_pravega.errors import (
     DataLossError,
     NotFoundError,
@@ -50,6 +51,19 @@ class Look:
         return sum(end - self.position[segment_id] for segment_id, end in self.ends.items())
 
 
+class OnlyInLakeError(Exception):
+    """A query's next events lie in the lake only."""
+
+    def __init__(self, position: StreamPosition) -> None:
+        """Tell where.
+
+        Args:
+            position: where the query is in the lake.
+        """
+        super().__init__(str(position.cut.stream))
+        self.position = position
+
+
 class StreamFrontier:
     """Knows how a query goes on in one stream. Used by one thread at a time."""
 
@@ -69,8 +83,53 @@ class StreamFrontier:
         """Whether the last look has found nothing to read."""
 
     def head(self) -> StreamPosition:
-        """The table's first events: what a replacement has left to be truncated isn't among them."""
-        return self.at(visible_head(self._client, self.stream))
+        """The table's first events: what a replacement has left to be truncated isn't among them. Where the stream
+        doesn't hold them any more they are in the lake."""
+        cut, state = visible_begin(self._client, self.stream)
+        return self.at(cut) if state is None else self.in_lake(state)
+
+    def in_lake(self, state: State, behind: StreamCut | None = None, *, whole: int = 0) -> StreamPosition:
+        """The first events that lie in the lake, before which none was read.
+
+        Args:
+            state: the commit log's, with what lies there.
+            behind: the cut up to which all were read; None for none.
+            whole: the version up to which all were read.
+        """
+        tiered = state.tiered
+        assert tiered is not None
+        assert tiered.snapshot is not None
+        place = LakePosition(
+            id=tiered.id,
+            since=state.replaced_rows,
+            snapshot=tiered.snapshot,
+            metadata=tiered.metadata,
+            last=tiered.version,
+            version=whole,
+            after=whole,
+            whole=whole,
+            behind=behind,
+        )
+        return replace(self.at(proper_cut(self._client, self.stream, tiered.cut)), lake=place)
+
+    def in_lake_behind(self, cut: StreamCut) -> StreamPosition | None:
+        """The events behind a cut that the stream doesn't hold any more, where they lie in the lake.
+
+        Args:
+            cut: the cut.
+
+        Returns:
+            None where they don't.
+        """
+        ledger = open_ledger(self._client, self.stream)
+        state = None if ledger is None else ledger.state()
+        if ledger is None or state is None or state.tiered is None or not state.tiered.kept:
+            return None
+        ranges = SegmentRanges(self._client, self.stream)
+        if not holds_behind(ranges, ledger, state, cut):
+            # Rows that others have taken the place of.
+            return None
+        return self.in_lake(state, cut)
 
     def tail(self) -> StreamPosition:
         """Behind the stream's last events, each commit of this package whole or not at all."""
@@ -104,6 +163,7 @@ class StreamFrontier:
 
         Raises:
             DataLossError: events behind `position` are gone.
+            OnlyInLakeError: the next ones lie in the lake only.
         """
         look = partial(self._look, position, limit or {})
         # A query that waits at the tail asks a hundred times a second: what is empty needs no second look.
@@ -111,9 +171,9 @@ class StreamFrontier:
             first = look()
             if not first.bytes:
                 return first
-        found = consistently(self._client, self.stream, lambda _: look())
-        self._waits = not found.bytes
-        return found
+        seen = consistently(self._client, self.stream, lambda _: look())
+        self._waits = not seen.bytes
+        return seen
 
     def parts(self, start: StreamPosition, end: StreamPosition) -> list[SegmentPart]:
         """The bytes between two positions.
@@ -127,14 +187,18 @@ class StreamFrontier:
 
         Raises:
             DataLossError: some of them are gone.
+            OnlyInLakeError: some of them lie in the lake only.
         """
         begins = {segment_id: start.cut.get(segment_id, 0) for segment_id in end.cut}
         wanted = {segment_id: begin for segment_id, begin in begins.items() if begin < end.cut[segment_id]}
         states = self._states(wanted)
         self._check_identity(end, states)
         between = parts_between(self.stream, states, begins, end.cut)
+        in_lake = self.in_lake_behind(start.cut) if between.lost else None
+        if in_lake is not None:
+            raise OnlyInLakeError(in_lake)
         for segment_id in between.lost:
-            self._lost(start.cut, f"segment {segment_id} was to be read from offset {begins[segment_id]}")
+            self.lost(start.cut, f"segment {segment_id} was to be read from offset {begins[segment_id]}")
         return [part for part in between.parts if part.size]
 
     def behind(self, position: StreamPosition) -> dict[int, SegmentPart]:
@@ -151,20 +215,69 @@ class StreamFrontier:
         parts = parts_between(self.stream, states, position.cut, None).parts
         return {part.segment_id: part for part in parts}
 
+    def made_again(self, position: StreamPosition, *, always: bool = False) -> None:
+        """Tell that the stream is another one than it was.
+
+        Args:
+            position: where the query was.
+            always: whether that is an error, also where the query may go on without what is gone.
+
+        Raises:
+            DataLossError: the query isn't to go on.
+        """
+        message = (
+            f'stream "{self.stream}" isn\'t the one that this query has read up to the cut {position.cut.to_json()}: '
+            "it was deleted and made again, or a cut of another stream was given."
+        )
+        if self._fail or always:
+            raise DataLossError(
+                f"{message} Begin with a new checkpoint"
+                + ("" if always else ", or set failOnDataLoss to false to go on at the new stream's head")
+            )
+        _log.warning("%s The query goes on at its head", message)
+
+    def lost(self, cut: StreamCut, where: str) -> None:
+        """Tell that events are gone.
+
+        Args:
+            cut: where the query is.
+            where: what was to be read.
+
+        Raises:
+            DataLossError: the query isn't to go on without them.
+        """
+        head = self._client.controller.head(self.stream)
+        message = (
+            f'events of stream "{self.stream}" that this query has still to read are gone: {where}, the query is at '
+            f"the cut {cut.to_json()}, and the stream's head is now at {head.to_json()}. Retention or a truncation was "
+            "faster than the query."
+        )
+        if self._fail:
+            raise DataLossError(
+                f"{message} Set failOnDataLoss to false to go on at the head without them; longer retention, or the "
+                "option subscriber with consumption-based retention, prevents it"
+            )
+        _log.warning("%s The query goes on at the head", message)
+
     def _look(self, start: StreamPosition, limit: Mapping[int, int]) -> Look:
         position = dict(start.cut)
         states: dict[int, SegmentState | None] = {}
         for _ in range(_LOOKS):
             states = self._states(position)
             if position == start.cut and not self._is_same(start, states):
-                self._made_again(start)
+                self.made_again(start)
                 start = self.head()
+                if start.lake is not None:
+                    raise OnlyInLakeError(start)
                 position = dict(start.cut)
                 continue
             gone = [s for s, state in states.items() if state is None or state.start_offset > position[s]]
             if gone:
+                in_lake = self.in_lake_behind(StreamCut(self.stream, position))
+                if in_lake is not None:
+                    raise OnlyInLakeError(in_lake)
                 segment_id = gone[0]
-                self._lost(
+                self.lost(
                     StreamCut(self.stream, position),
                     f"segment {segment_id} was to be read from offset {position[segment_id]}",
                 )
@@ -247,33 +360,7 @@ class StreamFrontier:
                 (end.made_ms and state.created_ms > end.made_ms) or state.write_offset < end.cut[segment_id]
             ):
                 # A micro-batch that was begun before must hold what it held.
-                self._made_again(end, always=True)
-
-    def _made_again(self, position: StreamPosition, *, always: bool = False) -> None:
-        message = (
-            f'stream "{self.stream}" isn\'t the one that this query has read up to the cut {position.cut.to_json()}: '
-            "it was deleted and made again, or a cut of another stream was given."
-        )
-        if self._fail or always:
-            raise DataLossError(
-                f"{message} Begin with a new checkpoint"
-                + ("" if always else ", or set failOnDataLoss to false to go on at the new stream's head")
-            )
-        _log.warning("%s The query goes on at its head", message)
-
-    def _lost(self, cut: StreamCut, where: str) -> None:
-        head = self._client.controller.head(self.stream)
-        message = (
-            f'events of stream "{self.stream}" that this query has still to read are gone: {where}, the query is at '
-            f"the cut {cut.to_json()}, and the stream's head is now at {head.to_json()}. Retention or a truncation was "
-            "faster than the query."
-        )
-        if self._fail:
-            raise DataLossError(
-                f"{message} Set failOnDataLoss to false to go on at the head without them; longer retention, or the "
-                "option subscriber with consumption-based retention, prevents it"
-            )
-        _log.warning("%s The query goes on at the head", message)
+                self.made_again(end, always=True)
 
     def _behind_the_loss(
         self, position: dict[int, int], states: Mapping[int, SegmentState | None]

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark_pravega.client import Client, Stream, StreamCut
-from pyspark_pravega.client.positions import CutOrder, compare_cuts, proper_cut
-from pyspark_pravega.connector.log import Commit, Ledger, open_ledger, settle, take_snapshot, visible_head
+from pyspark_pravega.client.positions import CutOrder, SegmentRanges, compare_cuts, proper_cut
+from pyspark_pravega.connector.lake import added_between, table_begin
+from pyspark_pravega.connector.log import Commit, Ledger, Tiered, lies_behind, open_ledger, settle, take_snapshot
 from pyspark_pravega.connector.read import (
     check_order,
     commit_of,
     commits_between,
-    committed_ranges,
     moment_of,
     replaced,
     truncated,
@@ -78,7 +78,7 @@ def range_of(client: Client, stream: Stream, from_version: str | None, to_versio
             # All of it was truncated, and nothing has come since.
             return StreamRange(begin=stream_range.begin, end=stream_range.begin, last=last.version)
         return stream_range
-    begin = visible_head(client, stream) if from_version is None else _cut(client, stream, from_version, before=True)
+    begin = table_begin(client, stream) if from_version is None else _cut(client, stream, from_version, before=True)
     end = take_snapshot(client, stream, ledger).cut if to_version is None else _cut(client, stream, to_version)
     end = StreamFrontier(client, stream).at(proper_cut(client, stream, end)).cut
     check_order(begin, end)
@@ -114,6 +114,9 @@ class Pieces:
         """
         if reached.cut == self._range.end:
             return None
+        tiered = self._ahead_in_lake(reached)
+        if tiered is not None:
+            return self._some_in_lake(reached, tiered)
         if self._range.last is None:
             return PieceEnd(cut=self._some_bytes(reached.cut, self._range.end, self._size))
         ledger = open_ledger(self._client, self._stream)
@@ -126,6 +129,48 @@ class Pieces:
         size = None if oldest is not None and oldest.version == 1 else self._size
         cut = self._some_bytes(reached.cut, first.cut, size)
         return PieceEnd(cut=cut, version=first.version if cut == first.cut else None)
+
+    def _ahead_in_lake(self, reached: PieceEnd) -> Tiered | None:
+        """What lies in the lake, where the next events lie there only."""
+        ledger = open_ledger(self._client, self._stream)
+        tiered = None if ledger is None else ledger.state().tiered
+        if tiered is None or not tiered.kept:
+            return None
+        return None if lies_behind(SegmentRanges(self._client, self._stream), reached.cut, tiered.kept_cut) else tiered
+
+    def _some_in_lake(self, reached: PieceEnd, tiered: Tiered) -> PieceEnd:
+        """A piece in the lake, where scales don't matter: tasks keep the order of keys across them."""
+        ledger = open_ledger(self._client, self._stream)
+        assert ledger is not None
+        ranges = SegmentRanges(self._client, self._stream)
+        end = proper_cut(self._client, self._stream, tiered.cut, ranges)
+        is_last = not lies_behind(ranges, self._range.end, tiered.cut)
+        whole = PieceEnd(cut=self._range.end, version=self._range.last) if is_last else PieceEnd(cut=end)
+        if self._range.last is None:
+            return whole
+        last = min(tiered.version, self._range.last)
+        if not is_last:
+            whole = PieceEnd(cut=end, version=tiered.version)
+        if reached.version is None:
+            oldest = ledger.first_commit()
+            if oldest is None or oldest.version > last:
+                return whole
+            first = self._first_behind(ledger, reached.cut, oldest.version)
+            return first if first.version is not None and first.version <= last else whole
+        piece_end, size = None, 0
+        for expected, commit in enumerate(commits_between(ledger, reached.version + 1, last), reached.version + 1):
+            size += commit.bytes
+            is_full = size > self._size or expected > reached.version + _MOST_VERSIONS
+            if commit.version != expected or (piece_end is not None and is_full):
+                break
+            piece_end = PieceEnd(cut=self._end_of(commit), version=expected)
+            if self._single:
+                break
+        if piece_end is None:
+            # It says why it isn't there.
+            commit_of(ledger, self._stream, reached.version + 1)
+            return whole
+        return piece_end
 
     def _some_versions(self, ledger: Ledger, reached: StreamCut, version: int) -> PieceEnd:
         assert self._range.last is not None
@@ -189,12 +234,12 @@ def _by_versions(client: Client, ledger: Ledger, first: int | None, last: Commit
         raise replaced(stream, f"version {first or last.version}", replaced_rows)
     end = proper_cut(client, stream, last.cut)
     if first is None:
-        return StreamRange(begin=visible_head(client, stream), end=end, last=last.version)
+        return StreamRange(begin=table_begin(client, stream), end=end, last=last.version)
     begins: Mapping[int, int] = commit_of(ledger, stream, first).begins
     if not begins:
         # What it has added must be there, all of it.
-        committed_ranges(client, ledger, first, first)
-        begins = visible_head(client, stream) if first == 1 else commit_of(ledger, stream, first - 1).cut
+        added_between(client, ledger, first, first)
+        begins = table_begin(client, stream) if first == 1 else commit_of(ledger, stream, first - 1).cut
     return StreamRange(begin=proper_cut(client, stream, begins), end=end, first=first, last=last.version)
 
 
@@ -202,7 +247,7 @@ def _cut(client: Client, stream: Stream, text: str, *, before: bool = False) -> 
     """The cut that a version's text means: of a number the version's end, or the one before it."""
     if before and _is_number(text):
         number = int(text)
-        return visible_head(client, stream) if number == 1 else _cut(client, stream, str(number - 1))
+        return table_begin(client, stream) if number == 1 else _cut(client, stream, str(number - 1))
     return proper_cut(client, stream, moment_of(client, stream, text).offsets)
 
 

@@ -7,8 +7,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from pyspark_pravega.client import Stream, StreamCut
-from pyspark_pravega.connector.log import check_in_stream, take_snapshot
+from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.lake import (
+    LakePartition,
+    LakeSlice,
+    check_slices,
+    file_batches,
+    lake_between,
+    lake_read,
+    slice_batches,
+)
+from pyspark_pravega.connector.log import LakePart, only_in_lake, take_snapshot
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read import (
@@ -65,6 +74,10 @@ class SeveralStreamsReader(RowsReader):
         """The rows of a partition, as `BatchReader.batches` gives them."""
         if isinstance(partition, SlicePartition):
             yield from self._readers[partition.parts[0].stream].batches(partition)
+        elif isinstance(partition, LakeSlice):
+            yield from slice_batches(partition, self.schema)
+        elif isinstance(partition, LakePartition):
+            yield from file_batches(partition, self.schema)
 
 
 class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -74,7 +87,7 @@ class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Begin a streaming read; arguments as `SeveralStreamsReader`."""
         check_unlimited(options)
         self._reader = SeveralStreamsReader(definitions, columns, options)
-        self._definitions, self._options = definitions, options
+        self._definitions, self._options, self._columns = definitions, options, columns
         self._begin: SourceOffset | None = None
         """Where the next micro-batch begins: behind the one that was planned last. For a Spark that doesn't tell."""
         self._source: StreamSource | None = None
@@ -88,7 +101,7 @@ class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a query without a checkpoint begins."""
         self._planner().subscribe()
-        self._begin = self._planner().initial_offset()
+        self._begin = self._initial()
         return self._begin.to_dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -108,7 +121,7 @@ class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin = self._begin if start is None else SourceOffset.from_dict(start)
         if begin is None:
             # It will begin at the initial offset, or where a checkpoint says: steps from the one come to the same end.
-            target, begin = self._planner().target(), self._planner().initial_offset()
+            target, begin = self._planner().target(), self._initial()
             while (end := self._planner().latest_offset(begin, limited=False, target=target)) != begin:
                 begin = end
             return begin.to_dict()
@@ -129,7 +142,9 @@ class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """What a micro-batch reads."""
         begin, self._begin = SourceOffset.from_dict(start), SourceOffset.from_dict(end)
-        return self._planner().partitions(begin, self._begin, spanning=not LIMITED)
+        partitions = self._planner().partitions(begin, self._begin, spanning=not LIMITED)
+        check_slices(self._definitions[0], self._columns, partitions)
+        return partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition."""
@@ -139,6 +154,13 @@ class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Take note of what the query has committed."""
         self._planner().commit(SourceOffset.from_dict(end))
+
+    def _initial(self) -> SourceOffset:
+        begin = self._planner().initial_offset()
+        for stream, position in begin.items():
+            if position.lake is not None and not LIMITED:
+                raise only_in_lake(stream, position.lake.last, 'spark.readStream.format("pravega") before Spark 4.2')
+        return begin
 
     def _planner(self) -> StreamSource:
         if self._source is None:
@@ -170,6 +192,15 @@ class RefusedStreamReader(PravegaStreamReader):
 class SnapshotReader(SeveralStreamsReader):
     """Reads streams as they are now, between the bounds that the options name."""
 
+    def __init__(self, definitions: Sequence[TableDefinition], columns: Sequence[str], options: ReadOptions) -> None:
+        """Plan a read; arguments as `SeveralStreamsReader`."""
+        super().__init__(definitions, columns, options)
+        self._definitions, self._columns = tuple(definitions), tuple(columns)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Tasks read only.
+        return {**self.__dict__, "_definitions": ()}
+
     @told_plainly()
     def partitions(self) -> Sequence[InputPartition]:
         """A partition for each segment with many events, and for several with few."""
@@ -178,11 +209,17 @@ class SnapshotReader(SeveralStreamsReader):
         for stream in self._streams:
             whole = take_snapshot(client, stream)
             extent = resolve_extent(client, stream, self._options, streams=len(self._streams))
-            if not isinstance(extent.start, StreamCut):
-                check_in_stream(whole, 'format("pravega")')
-            snapshot = bounded_snapshot(client, whole, extent, fail_on_data_loss=self._options.fail_on_data_loss)
+            snapshot = lake_between(client, whole, extent)
+            if snapshot is not None and snapshot.lake is not None:
+                partitions += self._in_lake(stream, snapshot.lake)
+            else:
+                snapshot = bounded_snapshot(client, whole, extent, fail_on_data_loss=self._options.fail_on_data_loss)
             partitions += self._readers[stream].arranged(snapshot)
         return partitions
+
+    def _in_lake(self, stream: Stream, part: LakePart) -> Sequence[InputPartition]:
+        definition = next(one for one in self._definitions if one.stream == stream)
+        return lake_read(definition, part, self._columns)
 
 
 def check_unlimited(options: ReadOptions) -> None:

@@ -8,16 +8,18 @@ from dataclasses import replace
 
 from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut
 from pyspark_pravega.connector.bounds import Word
-from pyspark_pravega.connector.log import Ledger, open_ledger, take_snapshot
+from pyspark_pravega.connector.lake import LakeSlice
+from pyspark_pravega.connector.log import Ledger, only_in_lake, open_ledger, take_snapshot
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read import SlicePartition, arrange, between, check_order, resolve_end, resolve_start
 from pyspark_pravega.connector.stream.admission import Admission, Limits
 from pyspark_pravega.connector.stream.consumption import Subscription
 from pyspark_pravega.connector.stream.following import FollowedPartition, share
-from pyspark_pravega.connector.stream.frontier import Look, StreamFrontier
+from pyspark_pravega.connector.stream.frontier import Look, OnlyInLakeError, StreamFrontier
 from pyspark_pravega.connector.stream.lag import SegmentLag, lag_of, summary
 from pyspark_pravega.connector.stream.offsets import SourceOffset, StreamPosition
 from pyspark_pravega.connector.stream.steps import Step, all_that_is_left, versions_of
+from pyspark_pravega.connector.stream.through_lake import LakeWay
 from pyspark_pravega.errors import ConfigurationError, SegmentNotFoundError, SegmentTruncatedError
 
 _RECENT_S = 1.0
@@ -43,6 +45,7 @@ class StreamSource:
         self._frontiers = {
             stream: StreamFrontier(client, stream, fail_on_data_loss=options.fail_on_data_loss) for stream in streams
         }
+        self._ways = {stream: LakeWay(client, stream, frontier) for stream, frontier in self._frontiers.items()}
         self._admission = Admission(client)
         self._ledgers: dict[Stream, Ledger | None] = {}
         self._limits = Limits(
@@ -90,8 +93,16 @@ class StreamSource:
             DataLossError: events behind `start` are gone.
         """
         self._check_streams(start)
-        looks = {stream: self._look(stream, start[stream], target) for stream in self.streams}
-        if all(look.at_tail for look in looks.values()):
+        looks: dict[Stream, Look] = {}
+        for stream in self.streams:
+            look = self._look_or_lake(stream, start[stream], target)
+            if isinstance(look, Look):
+                looks[stream] = look
+            elif look is not None:
+                # Others wait until this one is through.
+                admitted = self._ways[stream].admitted(look, self._limits if limited else Limits())
+                return SourceOffset({**start, stream: admitted})
+        if len(looks) == len(self.streams) and all(look.at_tail for look in looks.values()):
             ends = {stream: StreamCut(stream, look.ends) for stream, look in looks.items()}
             tail = {stream: StreamPosition(cut=end, made_ms=looks[stream].made_ms) for stream, end in ends.items()}
             self._tail = time.monotonic(), SourceOffset(tail)
@@ -104,15 +115,15 @@ class StreamSource:
         if target is not None:
             limits = Limits(max_events=limits.max_events, max_bytes=limits.max_bytes)
         try:
-            admitted = self._admission.admit(available, limits, lambda: self._steps(looks))
+            taken = self._admission.admit(available, limits, lambda: self._steps(looks))
         except (SegmentTruncatedError, SegmentNotFoundError):
             # It is told, or passed over, as everywhere.
             return self.latest_offset(start, limited=limited, target=target)
-        if all(admitted[segment] == begin for segment, (begin, _) in available.items()):
+        if all(taken[segment] == begin for segment, (begin, _) in available.items()):
             return start
-        positions = {}
+        positions = dict(start)
         for stream, look in looks.items():
-            offsets = {segment_id: admitted[stream, segment_id] for segment_id in look.ends}
+            offsets = {segment_id: taken[stream, segment_id] for segment_id in look.ends}
             positions[stream] = StreamPosition(
                 cut=StreamCut(stream, offsets), made_ms=look.made_ms, end=self._kept_end(stream, start[stream])
             )
@@ -139,7 +150,9 @@ class StreamSource:
             self._tail = now, SourceOffset({stream: self._frontiers[stream].tail() for stream in self.streams})
         return self._tail[1]
 
-    def partitions(self, start: SourceOffset, end: SourceOffset, *, spanning: bool = False) -> list[SlicePartition]:
+    def partitions(
+        self, start: SourceOffset, end: SourceOffset, *, spanning: bool = False
+    ) -> list[SlicePartition | LakeSlice]:
         """What a micro-batch reads.
 
         Args:
@@ -152,9 +165,13 @@ class StreamSource:
         """
         self._check_streams(start)
         self._check_streams(end)
-        slices = []
+        slices: list[SlicePartition | LakeSlice] = []
         for stream in self.streams:
-            parts = self._frontiers[stream].parts(start[stream], end[stream])
+            if end[stream].lake is not None:
+                slices += self._ways[stream].slices(end[stream]) if end[stream] != start[stream] else []
+                continue
+            in_lake, parts = self._parts(stream, start[stream], end[stream])
+            slices += in_lake
             begin, until = start[stream].cut, end[stream].cut
             if spanning and not begin.keys() <= until.keys():
                 whole, lossless = take_snapshot(self._client, stream), self._options.fail_on_data_loss
@@ -178,7 +195,11 @@ class StreamSource:
         tasks = self._options.most_tasks or max(1, cores // 2)
         partitions = []
         for stream in self.streams:
-            partitions += share(self._client, stream, self._look(stream, start[stream], None).position, tasks)
+            look = self._look_or_lake(stream, start[stream], None)
+            if not isinstance(look, Look):
+                last = 0 if look is None or look.lake is None else look.lake.last
+                raise only_in_lake(stream, last, "a query with the real-time trigger")
+            partitions += share(self._client, stream, look.position, tasks)
         return partitions
 
     def merge(self, start: SourceOffset, positions: Mapping[Stream, Mapping[int, int]]) -> SourceOffset:
@@ -235,7 +256,7 @@ class StreamSource:
         if self._tail is None or self._tail[0] + _RECENT_S < time.monotonic():
             return []
         tail = self._tail[1]
-        if any(tail[stream].cut != position.cut for stream, position in consumed.items()):
+        if any(position.lake is not None or tail[stream].cut != position.cut for stream, position in consumed.items()):
             return []
         return [
             SegmentLag(stream=stream, segment_id=segment_id, bytes=0, events=0)
@@ -257,14 +278,42 @@ class StreamSource:
         }
         return [all_that_is_left(self._client, self._frontiers, positions, looks)]
 
-    def _look(self, stream: Stream, start: StreamPosition, target: SourceOffset | None) -> Look:
+    def _parts(
+        self, stream: Stream, start: StreamPosition, end: StreamPosition
+    ) -> tuple[list[LakeSlice], list[SegmentPart]]:
+        """What a micro-batch was planned to read in a stream, of which some may lie in the lake only by now."""
+        frontier, behind = self._frontiers[stream], start
+        in_lake: list[LakeSlice] = []
+        while True:
+            try:
+                return in_lake, frontier.parts(behind, end)
+            except OnlyInLakeError as ahead:
+                in_lake, behind = self._ways[stream].between(start, end, ahead.position)
+
+    def _look_or_lake(
+        self, stream: Stream, start: StreamPosition, target: SourceOffset | None
+    ) -> Look | StreamPosition | None:
+        """What there is for the query in a stream; where it goes on in the lake; or None where that is at its end
+        there."""
+        limit, way = self._limit(stream, start, target), self._ways[stream]
+        position = way.settled(start, limit)
+        if position.lake is None or (position.lake.is_read and position.lake.until is None):
+            try:
+                return self._frontiers[stream].look(position, limit)
+            except OnlyInLakeError as ahead:
+                position = way.bounded(replace(ahead.position, end=start.end), limit)
+        assert position.lake is not None
+        return None if position.lake.is_read else position
+
+    def _limit(self, stream: Stream, start: StreamPosition, target: SourceOffset | None) -> Mapping[int, int]:
+        """The cut at which the query is to end; empty for none."""
         limit: Mapping[int, int] = {} if target is None else target[stream].cut
         option = self._option_ends()[stream]
         end = option if isinstance(option, StreamCut) else self._kept_end(stream, start)
         if end is not None:
             # In segments of both the nearer one holds.
             limit = {**limit, **end, **{s: min(end[s], limit[s]) for s in end if s in limit}}
-        return self._frontiers[stream].look(start, limit)
+        return limit
 
     def _option_ends(self) -> dict[Stream, StreamCut | Word]:
         """Where the options say that the query ends: a cut, LATEST or UNBOUNDED."""

@@ -323,6 +323,7 @@ def schema_definition(
     Raises:
         As `load_definition`.
     """
+    properties.check_kind_of_lake()
     custom = next((name for name in (events.format, properties.format) if name and name not in FORMATS), "")
     type_name = properties.schema_type if events.schema_type is None else events.schema_type
     registered = registered_in(settings, stream, properties, type_name, custom)

@@ -8,7 +8,13 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from pyspark_pravega.connector.option_names import FORMAT, SCHEMA_TYPE
-from pyspark_pravega.connector.table.properties import ENCODING_HEADER, KEY_PROPERTIES, PINNED_SCHEMA, TableProperties
+from pyspark_pravega.connector.table.properties import (
+    ENCODING_HEADER,
+    KEY_PROPERTIES,
+    LAKE,
+    PINNED_SCHEMA,
+    TableProperties,
+)
 from pyspark_pravega.declared import unreadable
 from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError
 from pyspark_pravega.serde.formats import FORMATS
@@ -37,8 +43,7 @@ def without_fault(
         ConfigurationError: it isn't one of its properties, as where no registry is configured.
     """
     suspects = [SCHEMA_TYPE, PINNED_SCHEMA]
-    if ENCODING_HEADER in properties.not_parsed():
-        suspects.append(ENCODING_HEADER)
+    suspects += sorted({ENCODING_HEADER, LAKE} & properties.not_parsed().keys())
     if properties.format not in FORMATS and (has_registry or properties.get(ENCODING_HEADER) != "true"):
         suspects.append(FORMAT)
     for name in suspects:

@@ -386,6 +386,14 @@ class TableProperties(Properties):
     pinned_schema = Property[int | None](name=PINNED_SCHEMA, parse=values.number, default=None)
     has_plain_texts = Property(name=KEY_TEXTS, parse=lambda _, text: text == PLAIN, default=False)
 
+    def check_kind_of_lake(self) -> None:
+        """Refuse a table whose rows lie in a lake of another kind: the stream needn't hold them.
+
+        Raises:
+            ConfigurationError: it is such a table.
+        """
+        _ = self.lake
+
 
 def given_properties(texts: Mapping[str, str]) -> dict[str, str]:
     """Those of a table's properties that SQL shows.

@@ -16,6 +16,7 @@ from pyspark_pravega.catalog.statements.procedures.running import Caller, Rows, 
 from pyspark_pravega.client import Stream, StreamCut
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.lake import lake_between
 from pyspark_pravega.connector.log import Copy, Ledger, Piece, create_ledger, open_ledger, settle, take_snapshot
 from pyspark_pravega.connector.option_names import (
     CLUSTER_BY_KEY,
@@ -26,7 +27,7 @@ from pyspark_pravega.connector.option_names import (
     START_CUT,
     WRITER_MODE,
 )
-from pyspark_pravega.connector.read import between, commits_between, moment_of, rows_at
+from pyspark_pravega.connector.read import Extent, between, commits_between, moment_of, rows_at
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.stream import PieceEnd, Pieces, StreamRange, range_of
 from pyspark_pravega.connector.table import TableDefinition, check_columns
@@ -246,7 +247,9 @@ class _Work:
         stream = self._source.stream
         try:
             begin, end = StreamCut(stream, copy.reached), StreamCut(stream, piece.end)
-            between(self._client, take_snapshot(self._client, stream), begin, end)
+            whole = take_snapshot(self._client, stream)
+            if lake_between(self._client, whole, Extent(start=begin, end=end)) is None:
+                between(self._client, whole, begin, end)
         except DataLossError as error:
             what = "what comes next" if piece.version is None else f"version {piece.version}, or one before it,"
             raise DataLossError(

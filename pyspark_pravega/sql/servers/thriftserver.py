@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark_pravega.sql.server import SparkServer, add_server
+from pyspark_pravega.sql.servers.server import SparkServer, add_server
 
 if TYPE_CHECKING:
     import argparse

@@ -1,0 +1,305 @@
+"""What lies in the lake, read in the order of its events: between versions, behind one cut and before another one.
+
+A task gets segments with all those that have come in their place, so that a routing key's rows come in their order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.client.names import segment_epoch
+from pyspark_pravega.client.positions import SegmentRanges
+from pyspark_pravega.connector.lake.rules import check_fits
+from pyspark_pravega.connector.lake.tiering import COLUMNS
+from pyspark_pravega.connector.log import Tiered, comes_after
+from pyspark_pravega.connector.read import CHANGE_COLUMNS, INSERT, ROW_MARKER
+from pyspark_pravega.connector.table import CORRUPT_EVENTS, TableDefinition
+from pyspark_pravega.connector.wanted import check_wanted
+from pyspark_pravega.errors import UnsupportedOperationError
+from pyspark_pravega.lake import (
+    NO_END,
+    POSITIONS,
+    VERSION,
+    Between,
+    GroupOfRows,
+    LakeFile,
+    Span,
+    groups_in,
+    load_iceberg,
+    read_span,
+    rows_of_versions,
+)
+from pyspark_pravega.spark.arrow import to_arrow_schema
+from pyspark_pravega.spark.datasource import InputPartition
+from pyspark_pravega.spark.types import StructType
+
+Cut = Mapping[int, int]
+TASK_BYTES = 8 << 20
+"""What is less shares a task."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LakeSpan:
+    """Which rows of the lake are read."""
+
+    metadata: str
+    snapshot: int
+    """Iceberg's, and the metadata that show it."""
+    after: int = 0
+    """The last version whose rows aren't."""
+    last: int
+    """The last one whose rows are."""
+    behind: Cut | None = None
+    """The cut before which none are; None for all."""
+    until: Cut | None = None
+    """The cut behind which none are; None for all."""
+
+    @classmethod
+    def of(
+        cls,
+        tiered: Tiered,
+        *,
+        after: int = 0,
+        last: int | None = None,
+        behind: Cut | None = None,
+        until: Cut | None = None,
+    ) -> LakeSpan:
+        """Rows of what lies in the lake; see the attributes.
+
+        Args:
+            tiered: what lies there.
+            last: None for all that is there.
+        """
+        assert tiered.snapshot is not None
+        until_version = tiered.version if last is None else last
+        return cls(
+            metadata=tiered.metadata,
+            snapshot=tiered.snapshot,
+            after=after,
+            last=until_version,
+            behind=behind,
+            until=until,
+        )
+
+
+class LakeSlice(InputPartition):
+    """Row groups of files, read by one task one after another."""
+
+    parts = ()
+    """Of the stream: none."""
+
+    def __init__(self, files: Sequence[tuple[str, tuple[int, ...]]], span: Span, shown: LakeSpan, size: int) -> None:
+        super().__init__(files[0][0])
+        self.bytes = size
+        self.files, self.span = tuple(files), span
+        self.metadata, self.snapshot = shown.metadata, shown.snapshot
+        self.times: Mapping[int, int] = {}
+        """When each version was committed, in ms since 1970, where that is wanted."""
+
+    def __repr__(self) -> str:
+        return f"LakeSlice({len(self.files)} files, versions {self.span.after + 1} to {self.span.last})"
+
+
+def lake_slices(client: Client, stream: Stream, wanted: LakeSpan) -> list[LakeSlice]:
+    """Share rows of the lake out among tasks, each of which gives those of a routing key in their order.
+
+    Args:
+        client: tells the keys of segments.
+        stream: the table's.
+        wanted: which rows.
+
+    Raises:
+        ConfigurationError: pyiceberg isn't installed.
+    """
+    if wanted.last <= wanted.after:
+        return []
+    groups = [group for file in _files(wanted) for group in groups_in(file.path, wanted.after, wanted.last)]
+    segments = {segment for group in groups for segment in group.segments}
+    bounds = segment_bounds(SegmentRanges(client, stream), segments, wanted.behind, wanted.until)
+    sizes = dict.fromkeys(bounds, 0)
+    for group in groups:
+        for segment in group.segments & bounds.keys():
+            sizes[segment] += group.bytes // len(group.segments)
+    packed: list[set[int]] = []
+    size = 0
+    for family in _families(client, stream, bounds):
+        own = sum(sizes[segment] for segment in family)
+        size += own
+        if packed and size <= TASK_BYTES:
+            packed[-1] |= family
+        else:
+            packed.append(family)
+            size = own
+    return [_slice(groups, {segment: bounds[segment] for segment in family}, wanted) for family in packed]
+
+
+def rows_behind(wanted: LakeSpan) -> list[tuple[int, int, int]]:
+    """How many rows each version has in the lake, and about how many bytes they have there.
+
+    Args:
+        wanted: the versions, whatever its cuts are.
+
+    Returns:
+        Versions in their order, each with its rows and bytes.
+    """
+    rows: dict[int, int] = {}
+    size: dict[int, int] = {}
+    for file in _files(wanted):
+        for version, count in rows_of_versions(file.path, wanted.after).items():
+            rows[version] = rows.get(version, 0) + count
+            size[version] = size.get(version, 0) + file.size * count // max(1, file.rows)
+    return [(version, rows[version], size[version]) for version in sorted(rows) if version <= wanted.last]
+
+
+def segment_bounds(
+    ranges: SegmentRanges, segments: set[int], behind: Cut | None, until: Cut | None
+) -> dict[int, tuple[int, int]]:
+    """From where to where segments are wanted, of which something is.
+
+    Args:
+        ranges: the keys of segments.
+        segments: which ones.
+        behind: the cut at which it begins; None for all.
+        until: the cut at which it ends; None for all.
+    """
+    bounds = {}
+    for segment in segments:
+        start, end = 0, NO_END
+        if behind is not None:
+            if segment not in behind and not comes_after(ranges, segment, behind):
+                continue
+            start = max(0, behind.get(segment, 0))
+        if until is not None:
+            if segment not in until and comes_after(ranges, segment, until):
+                continue
+            end = until.get(segment, NO_END)
+        if start < end:
+            bounds[segment] = start, end
+    return bounds
+
+
+def check_columns(definition: TableDefinition, columns: Sequence[str], metadata: str, snapshot: int) -> StructType:
+    """Refuse to read what the lake doesn't hold.
+
+    Args:
+        definition: what the stream is as a table.
+        columns: the wanted columns, those of changes among them.
+        metadata: where the metadata lie that show a snapshot.
+        snapshot: its id.
+
+    Returns:
+        The table's columns as of that snapshot.
+
+    Raises:
+        UnsupportedOperationError: the lake doesn't hold it.
+        ConfigurationError: pyiceberg isn't installed.
+    """
+    properties = load_iceberg().snapshot_at(metadata, snapshot).properties
+    known = StructType.fromJson(json.loads(properties[COLUMNS]))
+    check_fits(definition, known)
+    there = {*definition.schema.names, *POSITIONS, *CORRUPT_EVENTS, *CHANGE_COLUMNS.names}
+    lacking = [name for name in columns if name not in there]
+    if lacking:
+        raise UnsupportedOperationError(
+            f'column "{lacking[0]}" of rows of stream "{definition.stream}" that are in the lake isn\'t known there: '
+            "read the table without it"
+        )
+    return known
+
+
+def check_slices(definition: TableDefinition, columns: Sequence[str], partitions: Sequence[InputPartition]) -> None:
+    """Refuse to read what the lake doesn't hold.
+
+    Args:
+        definition: what the stream is as a table.
+        columns: the wanted columns.
+        partitions: those of the stream, and of the lake.
+
+    Raises:
+        UnsupportedOperationError: the lake doesn't hold it.
+    """
+    snapshots = {(one.metadata, one.snapshot) for one in partitions if isinstance(one, LakeSlice)}
+    for metadata, snapshot in snapshots:
+        check_columns(definition, columns, metadata, snapshot)
+
+
+def slice_batches(partition: LakeSlice, schema: StructType, *, changes: bool = False) -> Iterator[pa.RecordBatch]:
+    """The rows of a slice.
+
+    Args:
+        partition: the slice.
+        schema: what the batches hold.
+        changes: whether columns of changes are among that.
+    """
+    wanted = to_arrow_schema(schema, timezone="UTC")
+    of_changes = CHANGE_COLUMNS.fieldNames() if changes else []
+    names = [] if schema == ROW_MARKER else [name for name in wanted.names if name not in of_changes]
+    for path, groups in partition.files:
+        for batch in read_span(path, groups, names, partition.span):
+            check_wanted()
+            if schema == ROW_MARKER:
+                yield pa.record_batch([pa.array(np.zeros(batch.num_rows, np.int32))], schema=wanted)
+            else:
+                arrays = [
+                    _column_of_changes(partition, batch, field) if field.name in of_changes else _column(batch, field)
+                    for field in wanted
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def _column_of_changes(partition: LakeSlice, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    """A column of changes."""
+    if field.name == "_change_type":
+        return pa.repeat(INSERT, batch.num_rows)
+    if field.name == "_commit_version":
+        return batch.column(VERSION)
+    versions, inverse = np.unique(batch.column(VERSION).to_numpy(), return_inverse=True)
+    times = [partition.times[version] for version in versions.tolist()]
+    return pa.array(np.array(times, np.int64)[inverse] * 1000).cast(field.type)
+
+
+def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    index = batch.schema.get_field_index(field.name)
+    array = pa.nulls(batch.num_rows, field.type) if index < 0 else batch.column(index)
+    return array if array.type == field.type else array.cast(field.type)
+
+
+def _slice(groups: Sequence[GroupOfRows], bounds: Mapping[int, tuple[int, int]], wanted: LakeSpan) -> LakeSlice:
+    numbers: dict[str, list[int]] = {}
+    size = 0
+    for group in groups:
+        if not group.segments.isdisjoint(bounds):
+            size += group.bytes
+            numbers.setdefault(group.path, []).append(group.number)
+    span = Span(after=wanted.after, last=wanted.last, segments=dict(bounds))
+    return LakeSlice([(path, tuple(some)) for path, some in numbers.items()], span, wanted, size)
+
+
+def _files(wanted: LakeSpan) -> list[LakeFile]:
+    """Files that may hold wanted versions: those of each tiering together, in the order in which it has written them,
+    and the tierings in the order of their versions."""
+    versions = (Between(column=VERSION, least=wanted.after + 1),)
+    files: list[LakeFile] = load_iceberg().files_of(wanted.metadata, wanted.snapshot, wanted.last, versions)
+    first: dict[str, int] = {}
+    for file in files:
+        first[file.made_by] = min(first.get(file.made_by, file.first), file.first)
+    return sorted(files, key=lambda file: (first[file.made_by], file.path))
+
+
+def _families(client: Client, stream: Stream, segments: Mapping[int, tuple[int, int]]) -> list[set[int]]:
+    """Segments together with those that have some of their keys."""
+    if len({segment_epoch(segment) for segment in segments}) < 2:
+        return [{segment} for segment in sorted(segments)]
+    ranges = SegmentRanges(client, stream).of(segments)
+    families: list[set[int]] = []
+    for segment in sorted(segments):
+        of_keys = [one for one in families if any(ranges[segment].overlaps(ranges[other]) for other in one)]
+        families = [one for one in families if one not in of_keys]
+        families.append({segment}.union(*of_keys))
+    return families

@@ -1,0 +1,118 @@
+"""Rows of the lake between versions and offsets, in the order of their events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from pyspark_pravega.lake.columns import POSITIONS, VERSION
+from pyspark_pravega.lake.files import BATCH_ROWS, Between
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+SEGMENT, OFFSET = POSITIONS
+NO_END = 2**63 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """Which rows are wanted."""
+
+    after: int
+    """The last version whose rows aren't."""
+    last: int
+    """The last one whose rows are."""
+    segments: Mapping[int, tuple[int, int]]
+    """Of which segments, from which offset on, and before which one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupOfRows:
+    """A row group of a file."""
+
+    path: str
+    number: int
+    segments: frozenset[int]
+    """Whose events it holds."""
+    bytes: int
+
+
+def groups_in(path: str, after: int, last: int) -> list[GroupOfRows]:
+    """The row groups of a file that may hold rows of some versions.
+
+    Args:
+        path: the file.
+        after: the version before the first one.
+        last: the last one.
+    """
+    import pyarrow.parquet as pq
+
+    groups = []
+    with pq.ParquetFile(path, memory_map=True) as file:
+        leaves = {file.metadata.schema.column(i).path: i for i in range(len(file.metadata.schema))}
+        versions = Between(column=VERSION, least=after + 1, most=last)
+        for number in range(file.metadata.num_row_groups):
+            group = file.metadata.row_group(number)
+            if versions.may_hold(group, leaves[VERSION]):
+                segments = frozenset(_segments(file, number, group.column(leaves[SEGMENT]).statistics))
+                groups.append(GroupOfRows(path=path, number=number, segments=segments, bytes=group.total_byte_size))
+    return groups
+
+
+def rows_of_versions(path: str, after: int) -> dict[int, int]:
+    """How many rows a file has of each version.
+
+    Args:
+        path: the file.
+        after: the version before the first one that is asked for.
+    """
+    import pyarrow.parquet as pq
+
+    counts: dict[int, int] = {}
+    with pq.ParquetFile(path, memory_map=True) as file:
+        groups = range(file.metadata.num_row_groups)
+        for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=[VERSION], use_threads=False):
+            versions, rows = np.unique(batch.column(0).to_numpy(), return_counts=True)
+            for version, number in zip(versions.tolist(), rows.tolist(), strict=True):
+                if version > after:
+                    counts[version] = counts.get(version, 0) + number
+    return counts
+
+
+def read_span(path: str, groups: Sequence[int], columns: Sequence[str], span: Span) -> Iterator[pa.RecordBatch]:
+    """Read rows of a file, in the order in which they stand there.
+
+    Args:
+        path: the file.
+        groups: the numbers of the row groups.
+        columns: the wanted ones; those that the file hasn't don't come. Those of the lake come besides.
+        span: which rows.
+    """
+    import pyarrow.parquet as pq
+
+    ids = np.array(sorted(span.segments), np.int64)
+    starts, ends = (np.array([span.segments[id][side] for id in ids.tolist()], np.int64) for side in (0, 1))
+    with pq.ParquetFile(path, memory_map=True) as file:
+        there = set(file.schema_arrow.names)
+        names = list(dict.fromkeys([*(name for name in columns if name in there), SEGMENT, OFFSET, VERSION]))
+        for batch in file.iter_batches(BATCH_ROWS, row_groups=list(groups), columns=names, use_threads=False):
+            segments, offsets, versions = (batch.column(name).to_numpy() for name in (SEGMENT, OFFSET, VERSION))
+            index = np.minimum(np.searchsorted(ids, segments), len(ids) - 1)
+            kept = (versions > span.after) & (versions <= span.last) & (ids[index] == segments)
+            kept &= (offsets >= starts[index]) & (offsets < ends[index])
+            if kept.all():
+                yield batch
+            elif kept.any():
+                yield batch.filter(pa.array(kept))
+
+
+def _segments(file: pq.ParquetFile, number: int, figures: Any) -> list[int]:
+    if figures is not None and figures.has_min_max and figures.min == figures.max:
+        return [figures.min]
+    batches = file.iter_batches(BATCH_ROWS, row_groups=[number], columns=[SEGMENT], use_threads=False)
+    return [segment for batch in batches for segment in np.unique(batch.column(0).to_numpy()).tolist()]

@@ -1,0 +1,1 @@
+"""Servers of Spark that a command runs: the Thrift server, Spark Connect."""
