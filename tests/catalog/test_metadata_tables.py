@@ -179,7 +179,7 @@ def test_a_stream_of_others_has_metadata_tables_too(catalog: Catalog, scope: str
     catalog.client.controller.create_stream(stream, StreamConfiguration())
     rows = {kind: len(table(catalog, stream, kind)) for kind in SCHEMAS}
     assert rows.pop("properties") > 0
-    assert rows == {"commits": 0, "segments": 1, "epochs": 1, "transactions": 0, "schemas": 0, "copies": 0, "cuts": 0}
+    assert {kind: count for kind, count in rows.items() if count} == {"segments": 1, "epochs": 1}
 
 
 def test_columns_are_given_as_they_are_asked_for(catalog: Catalog, scope: str) -> None:

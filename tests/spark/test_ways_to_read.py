@@ -21,7 +21,7 @@ ROWS = {"plain": PAIRS, "keyed": PAIRS, "entries": PAIRS, "of_others": ENTRIES}
 OTHERS = ["keyed$log", "plain$changes", "plain$commits", "entries$commits", "plain$versions", "missing"]
 BY_CATALOG = "tells of a stream, and has a name in catalogs only: read it as a table of one, such as pravega."
 KEY_VALUE = "is a key-value table, which has neither versions nor a history"
-ALL_OF_THEM = "changes, commits, copies, cuts, epochs, log, properties, schemas, segments, transactions"
+ALL_OF_THEM = "changes, commits, copies, cuts, epochs, lake, log, properties, schemas, segments, transactions"
 
 
 def words_of(table: str, trigger: str, way: str) -> str | None:
