@@ -214,9 +214,11 @@ def not_there(client: Client, stream: Stream, error: StreamNotFoundError) -> Str
     scopes = [stream.scope]
     if not controller.scope_exists(stream.scope):
         scopes = difflib.get_close_matches(stream.scope, controller.list_scopes(), n=3)
-    names = [f"{scope}/{name}" for scope in scopes for name in _names_in(client, scope)]
-    near = difflib.get_close_matches(str(stream), names, n=1)
-    return StreamNotFoundError(f'{error}; did you mean "{_name(Stream.parse(near[0]))}"?') if near else error
+    # Of the nearest namespace that has a table of a like name: the names as a whole may be alike in their beginnings.
+    for scope in scopes:
+        for name in difflib.get_close_matches(stream.name, _names_in(client, scope), n=1):
+            return StreamNotFoundError(f'{error}; did you mean "{_name(Stream(scope, name))}"?')
+    return error
 
 
 def _names_in(client: Client, scope: str) -> list[str]:

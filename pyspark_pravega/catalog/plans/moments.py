@@ -17,7 +17,7 @@ from typing import Any, TypedDict
 from pyspark_pravega.client import Client, SegmentPart, Stream
 from pyspark_pravega.connector.log import LakePart, Ledger, Snapshot, take_snapshot, take_snapshots, tiered_of
 from pyspark_pravega.connector.read import moment_of, rows_at, snapshot_until
-from pyspark_pravega.errors import PravegaError
+from pyspark_pravega.errors import PravegaError, UnavailableError
 from pyspark_pravega.settings import name_one_cluster
 
 
@@ -92,11 +92,17 @@ class QueryMoment:
 
     def _together(self, client: Client, stream: Stream) -> Snapshot | None:
         """The table at a moment that is one of all others, too; None where there are no others, or one can't be seen:
-        then its own read says why."""
+        then its own read says why.
+
+        Raises:
+            UnavailableError: a server isn't there, or for a minute there was no such moment.
+        """
         if not self.beside:
             return None
         try:
             taken = take_snapshots(client, [stream, *self.beside])
+        except UnavailableError:
+            raise
         except PravegaError:
             return None
         self.news_beside = {str(one): _text_of(client, taken[one]) for one in self.beside}
