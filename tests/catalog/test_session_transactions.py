@@ -102,6 +102,18 @@ def test_a_commit_goes_on_in_another_process(session: Session, settings: Setting
     assert other.read("a") == [1, 2, 3, 4, 5]
 
 
+def test_a_statement_that_comes_with_the_end(session: Session) -> None:
+    """It is in the transaction as a whole, or is told that it isn't."""
+    session.begin()
+    session.insert("a", 3)
+    prepared = session.prepare()
+    for table in ("a", "b"):
+        with pytest.raises(TransactionError, match="being committed"):
+            session.insert(table, 4)
+    session.commit(prepared)
+    assert (session.read("a"), session.read("b")) == ([1, 2, 3], [1, 2])
+
+
 def test_a_stream_that_scales_between_two_statements(session: Session, settings: Settings) -> None:
     """Rows are there once, or the transaction fails as a whole."""
     client = session.methods.catalog.client

@@ -11,7 +11,7 @@ import pytest
 from connector_tools import LEASE_MS, ledger_of, raw_table, read_events, run_task
 
 from pyspark_pravega.client import Client
-from pyspark_pravega.connector.log import recovery, settle, take_snapshots
+from pyspark_pravega.connector.log import recovery, settle, snapshot, take_snapshots
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.table.definition import TableDefinition
 from pyspark_pravega.connector.write import (
@@ -67,19 +67,9 @@ def contents(client: Client, tables: Sequence[TableDefinition]) -> list[list[byt
     return [sorted(read_events(client, table)) for table in tables]
 
 
-@pytest.fixture
-def tables(client: Client, settings: Settings, scope: str) -> list[TableDefinition]:
-    return [raw_table(client, settings, scope, name, segments=2) for name in ("a", "b", "c")]
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_others_finish_or_withdraw_what_a_dead_driver_has_left(
-    client: Client, tables: list[TableDefinition], monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
-    monkeypatch.setattr(recovery, "GRACE_S", 0.1)
-    commit_together(client, written(tables, b"1"), {})
-    prepared = written(tables[:2], b"2")
-    place, times, is_there = STEPS[step]
+def dies_at(step: str, client: Client, prepared: list[Prepared], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commit as a driver does that dies at a step."""
+    place, times, _ = STEPS[step]
     module, _, name = place.rpartition(".")
     with monkeypatch.context() as broken:
         owner, left = _owner(module), [times]
@@ -94,6 +84,22 @@ def test_others_finish_or_withdraw_what_a_dead_driver_has_left(
         broken.setattr(owner, name, dies)
         with pytest.raises(Died):
             commit_together(client, prepared, {})
+
+
+@pytest.fixture
+def tables(client: Client, settings: Settings, scope: str) -> list[TableDefinition]:
+    return [raw_table(client, settings, scope, name, segments=2) for name in ("a", "b", "c")]
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_others_finish_or_withdraw_what_a_dead_driver_has_left(
+    client: Client, tables: list[TableDefinition], monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    monkeypatch.setattr(recovery, "GRACE_S", 0.1)
+    commit_together(client, written(tables, b"1"), {})
+    prepared = written(tables[:2], b"2")
+    is_there = STEPS[step][2]
+    dies_at(step, client, prepared, monkeypatch)
     expected = [[b"1", b"2"], [b"1", b"2"], [b"1"]] if is_there else [[b"1"]] * 3
     # Readers see it in all tables or in none, whoever has come next.
     assert contents(client, tables) == expected
@@ -110,6 +116,18 @@ def test_others_finish_or_withdraw_what_a_dead_driver_has_left(
     forget_together(client, prepared)
     commit_together(client, written(tables, b"3"), {})
     assert contents(client, tables) == [[*rows, b"3"] for rows in expected]
+
+
+def test_who_reads_the_leaders_table_keeps_the_others_from_being_lost(
+    client: Client, tables: list[TableDefinition], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared = written(tables[:2], b"1")
+    dies_at("the leader is committed", client, prepared, monkeypatch)
+    monkeypatch.setattr(snapshot, "HELP_AFTER_MS", -1)
+    assert read_events(client, tables[0]) == [b"1"]
+    (other,) = prepared[1].intent.transaction_ids()
+    assert client.controller.transaction_state(tables[1].stream, other) in recovery.COMMITTING_OR_DONE
+    assert read_events(client, tables[1]) == [b"1"]
 
 
 def test_what_was_read_and_overtaken_is_a_conflict_and_nothing_stays(

@@ -274,6 +274,17 @@ def test_what_a_transaction_cannot_do_is_refused(spark: SparkSession, two: str, 
     assert len(rows(spark, f"{two}.p")) == 7
 
 
+def test_a_constraint_holds_for_what_was_written_before_it_came(spark: SparkSession, two: str) -> None:
+    other = spark.newSession()
+    begin(spark)
+    spark.sql(f"INSERT INTO {two}.k VALUES (9, -5)")
+    other.sql(f"ALTER TABLE {two}.k ADD CONSTRAINT positive CHECK (v > 0)")
+    with refused("PRAVEGA_TABLE_CHANGED", "CHECK"):
+        spark.sql(f"UPDATE {two}.k SET v = v + 1 WHERE id = 2")
+    rollback(spark)
+    assert rows(other, f"{two}.k") == [(id, id * 10) for id in range(1, 7)]
+
+
 def test_cached_rows_are_committed_ones(spark: SparkSession, two: str) -> None:
     cached = spark.table(f"{two}.p").cache()
     try:

@@ -84,6 +84,7 @@ class OpenTransaction:
     reads: dict[Stream, list[ReadSet]] = field(default_factory=dict)
     used_at: float = field(default_factory=time.monotonic)
     _failure: str | None = None
+    _is_ending: bool = False
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def check(self) -> None:
@@ -98,6 +99,32 @@ class OpenTransaction:
                 f"transaction {self.id} can't go on: {self._failure}. Nothing of it was written: CALL "
                 "system.rollback(), and run all of its statements again"
             )
+        if self._is_ending:
+            raise TransactionError(
+                f"transaction {self.id} is being committed: this statement came too late, and nothing of it was written"
+            )
+
+    def end(self) -> tuple[list[Prepared], Reads]:
+        """What it commits, behind the statement that is just taken in: none comes any more. Doing it again is harmless.
+
+        Raises:
+            TransactionError: it can only be rolled back.
+        """
+        with self._lock:
+            self._is_ending = False
+            self.check()
+            self._is_ending = True
+            return list(self.written.values()), {stream: list(sets) for stream, sets in self.reads.items()}
+
+    def throw_away(self) -> list[Prepared]:
+        """Throw away what it has written, that of the statement that is just taken in, too: none comes any more.
+
+        Returns:
+            What it had written.
+        """
+        with self._lock:
+            self.fail("it was rolled back")
+            return list(self.written.values())
 
     def own(self, stream: Stream) -> OwnRows | None:
         """What it has written to a table; None for nothing.
@@ -273,6 +300,11 @@ class Transactions:
         """
         if id is None:
             return None
+        begun = self._begun(id)
+        begun.check()
+        return begun
+
+    def _begun(self, id: str) -> OpenTransaction:
         begun = self._open.get(id)
         if begun is None:
             raise TransactionError(
@@ -280,7 +312,6 @@ class Transactions:
                 f"for {IDLE_S / 60:.0f} minutes: nothing of it was written, CALL system.rollback(), and run all of its "
                 "statements again"
             )
-        begun.check()
         return begun
 
     def to_commit(self, id: str) -> tuple[list[Prepared], Reads]:
@@ -292,9 +323,7 @@ class Transactions:
         Returns:
             What `commit` takes, here or in another process. Leases are renewed until then.
         """
-        begun = self.of(id)
-        assert begun is not None
-        return list(begun.written.values()), begun.reads
+        return self._begun(id).end()
 
     def commit(self, client: Client, id: str, prepared: Sequence[Prepared], reads: Reads) -> Stage:
         """Commit a transaction. Doing it again is harmless, until `forget_together`.
@@ -326,8 +355,7 @@ class Transactions:
         """
         begun = self._open.pop(id, None)
         if begun is not None:
-            self._stop_all(list(begun.written.values()))
-            begun.fail("it was rolled back")
+            self._stop_all(begun.throw_away())
 
     def _stop_all(self, prepared: Sequence[Prepared]) -> None:
         for one in prepared:

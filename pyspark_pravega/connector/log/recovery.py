@@ -337,6 +337,22 @@ def roll_forward(client: Client, together: Together) -> None:
             decisions.forget(together)
 
 
+def commit_followers(client: Client, decision: Decision) -> None:
+    """Ask for the commit of all other transactions, where the leader's is committed: else their leases might run out.
+
+    Nothing is waited for.
+
+    Args:
+        client: the cluster.
+        decision: the record, which says that it is committed.
+    """
+    for member, ledger, state in _left(client, decision):
+        assert state.pending is not None
+        if member.transaction is not None and member != decision.leader:
+            with suppress(PravegaError):
+                commit_all(client, ledger.stream, state.pending)
+
+
 def _left(client: Client, decision: Decision) -> list[tuple[Member, Ledger, State]]:
     """The tables whose logs have the transaction's intent still. One that was dropped is done."""
     left = []

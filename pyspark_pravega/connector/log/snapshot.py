@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from pyspark_pravega.client import Client, Stream, StreamCut, TransactionState
 from pyspark_pravega.client.positions import later_cut, proper_cut
+from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.decided import Verdict, decision_of
 from pyspark_pravega.connector.log.entries import Replacement, State, Tiered, Together
 from pyspark_pravega.connector.log.ledger import Ledger
@@ -25,6 +26,7 @@ from pyspark_pravega.connector.log.recovery import (
     COMMITTING_OR_DONE,
     TERMINAL,
     commit_all,
+    commit_followers,
     roll_forward,
     transaction_states,
 )
@@ -36,6 +38,8 @@ from pyspark_pravega.together import all_together
 POLL_S = 0.005
 Seen = TypeVar("Seen")
 
+HELP_AFTER_MS = 10_000
+"""How old a transaction over several tables is before readers of its first table help the others."""
 PATIENCE_S = 60.0
 """How long a snapshot waits for commits to come to rest, at least: none does while a segment store is gone."""
 
@@ -329,6 +333,10 @@ def _visible_together(
         return None if is_over else Visible(state=state)
     states = transaction_states(client, ledger.stream, state.pending)
     if states == {TransactionState.COMMITTED}:
+        if now_ms() - state.pending.started_at > HELP_AFTER_MS and decision.leader.stream == ledger.stream:
+            # Whoever committed it may be dead, and the tables of the others may have no readers.
+            with suppress(PravegaError):
+                commit_followers(client, decision)
         return Visible(state=state, pending=True)
     if helps or states != {TransactionState.COMMITTING}:
         with suppress(PravegaError):

@@ -32,7 +32,13 @@ from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
 from pyspark_pravega.connector.write.overwrite import ReadingJob
 from pyspark_pravega.connector.write.plan import Epoch
 from pyspark_pravega.connector.write.read_set import ReadSet, is_unchanged, is_unchanged_for_keys
-from pyspark_pravega.errors import ConflictError, PravegaError, UnavailableError, WriteConflictError
+from pyspark_pravega.errors import (
+    ConflictError,
+    PravegaError,
+    TableChangedError,
+    UnavailableError,
+    WriteConflictError,
+)
 from pyspark_pravega.spark.datasource import WriterCommitMessage
 
 
@@ -118,10 +124,18 @@ def joined(client: Client, earlier: Prepared, later: Prepared) -> Prepared:
     Raises:
         TransactionError: the stream was scaled between the two, or a transaction was lost. The earlier one may have
             some of the rows then.
+        TableChangedError: the table isn't the one any more that the earlier one was planned for.
     """
     if later.job.replaces:
         earlier.job.abort_job([None] * earlier.partitions)
         return later
+    before, now = earlier.job.plan, later.job.plan
+    if (before.replaced_table, before.added_checks) != (now.replaced_table, now.added_checks):
+        # The commit looks at the later plan only, which doesn't hold for the earlier rows.
+        raise TableChangedError(
+            f'stream "{now.stream}" was made another table, or was given a CHECK constraint or a primary key, after '
+            "the transaction wrote to it: nothing was written; run the transaction again"
+        )
     total = sum(later.sizes.values())
     staged = Staged(
         transaction=later.target,
