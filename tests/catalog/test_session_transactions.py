@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -19,12 +20,22 @@ from pyspark_pravega.settings import Settings
 pytestmark = pytest.mark.server
 
 
+_SESSIONS = list["Session"]()
+
+
 class Session:
     """What the JVM does for the statements of a session."""
 
     def __init__(self, settings: Settings, scope: str) -> None:
         self.methods, self.scope = CatalogMethods(settings), scope
         self.id: str | None = None
+        _SESSIONS.append(self)
+
+    def end(self) -> None:
+        """As the process's end: no lease is renewed any more."""
+        jobs = self.methods.writes._jobs
+        for job in list(jobs._running):
+            jobs.stop(job)
 
     def begin(self, **epoch: Any) -> str:
         self.id = self.methods.writes.begin_transaction(**epoch)["transaction"]
@@ -71,12 +82,14 @@ def _bytes(text: str) -> bytes:
 
 
 @pytest.fixture
-def session(settings: Settings, scope: str) -> Session:
+def session(settings: Settings, scope: str) -> Iterator[Session]:
     begun = Session(settings, scope)
     for table in ("a", "b"):
         stream = make(begun.methods.catalog, scope, table, segments=2)
         insert(begun.methods.catalog, stream, 1, 2)
-    return begun
+    yield begun
+    while _SESSIONS:
+        _SESSIONS.pop().end()
 
 
 def test_a_commit_goes_on_in_another_process(session: Session, settings: Settings) -> None:

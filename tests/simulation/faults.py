@@ -340,7 +340,7 @@ def successors_too_early() -> Iterator[None]:
 @contextlib.contextmanager
 def losses_passed_over() -> Iterator[None]:
     """A query that is to fail when events are gone goes on without them."""
-    with patch.object(StreamFrontier, "_lost", lambda *_: None):
+    with patch.object(StreamFrontier, "lost", lambda *_: None):
         yield
 
 
@@ -348,10 +348,10 @@ def losses_passed_over() -> Iterator[None]:
 def replaced_rows_streamed() -> Iterator[None]:
     """A query that begins at the head reads what a replacement has left to be truncated."""
 
-    def head(client: Client, stream: Stream) -> StreamCut:
-        return client.controller.head(stream)
+    def head(client: Client, stream: Stream) -> tuple[StreamCut, None]:
+        return client.controller.head(stream), None
 
-    with patch.object(frontier, "visible_head", head):
+    with patch.object(frontier, "visible_begin", head):
         yield
 
 
