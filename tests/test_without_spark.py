@@ -124,7 +124,7 @@ def test_each_of_sparks_types_that_is_used_has_a_stand_in() -> None:
             "streams",
             "rows",
             "pack",
-            "server",
+            "servers.server",
             "completion",
             "tables",
             "tier",
