@@ -22,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_pravega.client.controller.transactions import ControllerTransactions
+from pyspark_pravega.client.events import transaction_writer
 from pyspark_pravega.client.segments import gathering
 from pyspark_pravega.client.segments.writing import SegmentWriter
 from pyspark_pravega.connector.log import Ledger, cleaning
@@ -53,6 +54,8 @@ _STEPS: dict[str, tuple[Any, str]] = {
     "ranges noted": (Ledger, "compacted"),
     "cleaning noted": (Ledger, "cleaned"),
 }
+_TOGETHER = {"append": (transaction_writer, "store_together")}
+"""Where little blocks of several segments do the same."""
 TASK_STEPS = ("begin", "transaction shared", "attempt noted", "append", "flush", "task's end")
 DRIVER_STEPS = (
     "take over",
@@ -201,8 +204,7 @@ def _serve(pipe: Connection, fault: Fault | None) -> None:
 
 
 def _prepare(pipe: Connection, fault: Fault) -> None:
-    place, name = _STEPS[fault.step]
-    original = getattr(place, name)
+    places = [_STEPS[fault.step], *([_TOGETHER[fault.step]] if fault.step in _TOGETHER else [])]
     left = [1]
 
     def strike() -> None:
@@ -217,7 +219,7 @@ def _prepare(pipe: Connection, fault: Fault) -> None:
         else:
             cut_connections()
 
-    def struck(*arguments: Any, **named: Any) -> Any:
+    def struck(original: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
         if not fault.after:
             strike()
         result = original(*arguments, **named)
@@ -225,7 +227,17 @@ def _prepare(pipe: Connection, fault: Fault) -> None:
             strike()
         return result
 
-    setattr(place, name, struck)
+    for place, name in places:
+        setattr(place, name, _method(functools.partial(struck, getattr(place, name))))
+
+
+def _method(call: Callable[..., Any]) -> Callable[..., Any]:
+    """A function, which a class binds to its objects as it doesn't a partial."""
+
+    def method(*arguments: Any, **named: Any) -> Any:
+        return call(*arguments, **named)
+
+    return method
 
 
 def cut_connections() -> None:
