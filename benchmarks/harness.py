@@ -144,6 +144,23 @@ def measure(
     return measured
 
 
+def case_in(session: SparkSession, name: str, query: Callable[[], object]) -> Case:
+    """A case that is a query of a session, whatever its events are.
+
+    Args:
+        session: whose processes' CPU counts.
+        name: the case's.
+        query: runs it.
+    """
+    jvm = driver_pid(session)
+
+    def run(_: str, events: int) -> int:
+        query()
+        return events
+
+    return Case(name=name, run=run, cpu_seconds=lambda: process_tree_cpu_seconds(jvm))
+
+
 def table(title: str, measured: Sequence[Measured], events: int) -> str:
     """The results in Markdown.
 

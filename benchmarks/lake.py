@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.catalog import session
-from benchmarks.harness import Case, Measured, driver_pid, measure, process_tree_cpu_seconds, tell
+from benchmarks.harness import Measured, case_in, measure, tell
 from benchmarks.results import append, describe_machine
 from pyspark_pravega.sandbox import Sandbox
 
@@ -78,7 +78,7 @@ def _report(spark: SparkSession, events: int, runs: int, folder: Path) -> str:
             ("lake", partial(spark.table, tiered)),
             ("Spark's Parquet scan", partial(spark.read.parquet, *files)),
         ):
-            cases.append(_case(spark, f"{query}: {where}", _run(run, source, tenth)))
+            cases.append(case_in(spark, f"{query}: {where}", _run(run, source, tenth)))
     for case in cases * WARM_UPS:
         case.run("", events)
     measured = measure(cases, runs=runs, events=events, stage=lambda: nullcontext(""), tell=tell)
@@ -98,16 +98,6 @@ def _table(measured: list[Measured], events: int) -> str:
         rate, cpu = entry.events_per_second(events) / 1000, entry.cpu_microseconds_per_event(events)
         lines.append(f"| {entry.case.name} | {rate:,.0f} | {cpu:.2f} |")
     return "\n".join(lines)
-
-
-def _case(spark: SparkSession, name: str, query: Callable[[], None]) -> Case:
-    jvm = driver_pid(spark)
-
-    def run(_: str, events: int) -> int:
-        query()
-        return events
-
-    return Case(name=name, run=run, cpu_seconds=lambda: process_tree_cpu_seconds(jvm))
 
 
 def _sum(rows: DataFrame) -> None:

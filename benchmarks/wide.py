@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.catalog import session
-from benchmarks.harness import Case, Measured, driver_pid, measure, process_tree_cpu_seconds, tell
+from benchmarks.harness import Case, Measured, case_in, measure, tell
 from benchmarks.results import append, describe_machine
 from pyspark_pravega.sandbox import Sandbox
 
@@ -68,11 +67,11 @@ def _report(spark: SparkSession, events: int, runs: int) -> str:
         spare = f"{NAMESPACE}.{stream}_written"
         rows.limit(0).writeTo(spare).create()
         cases += [
-            (_case(spark, f"{name}: all to noop", partial(_to_noop, spark.table(table))), values),
-            (_case(spark, f"{name}: two values", partial(_sum, spark.table(table), few)), 2),
-            (_case(spark, f"{name}: the rows of an INSERT, to noop", partial(_to_noop, kept)), values),
-            (_case(spark, f"{name}: INSERT", partial(_insert, kept, spare)), values),
-            (_case(spark, f"{name}: INSERT, Spark's own way", partial(_insert_by_values, kept, spare)), values),
+            (case_in(spark, f"{name}: all to noop", partial(_to_noop, spark.table(table))), values),
+            (case_in(spark, f"{name}: two values", partial(_sum, spark.table(table), few)), 2),
+            (case_in(spark, f"{name}: the rows of an INSERT, to noop", partial(_to_noop, kept)), values),
+            (case_in(spark, f"{name}: INSERT", partial(_insert, kept, spare)), values),
+            (case_in(spark, f"{name}: INSERT, Spark's own way", partial(_insert_by_values, kept, spare)), values),
         ]
     for case, _ in cases * WARM_UPS:
         case.run("", events)
@@ -87,16 +86,6 @@ def _table(measured: list[Measured], values: list[int], events: int) -> str:
         rate = entry.events_per_second(events) / 1000
         lines.append(f"| {entry.case.name} | {rate:,.0f} | {cpu:.2f} | {cpu / count * 1000:.0f} |")
     return "\n".join(lines)
-
-
-def _case(spark: SparkSession, name: str, query: Callable[[], None]) -> Case:
-    jvm = driver_pid(spark)
-
-    def run(_: str, events: int) -> int:
-        query()
-        return events
-
-    return Case(name=name, run=run, cpu_seconds=lambda: process_tree_cpu_seconds(jvm))
 
 
 def _to_noop(rows: DataFrame) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import os
-import signal
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -12,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pyspark_pravega.sandbox import Bundle, fetch
+from pyspark_pravega.sandbox.places import java
 from pyspark_pravega.sandbox.ports import free_ports
 
 _HERE = Path(__file__).parent
@@ -53,7 +52,7 @@ class Broker:
         return sorted(int(line) / 1e6 for line in told.split())
 
     def _ask(self, *arguments: str) -> str:
-        command = [_java(), "-Xmx512m", "-cp", f"{self._jars}/*", str(_PULSE), self.address, *arguments]
+        command = [str(java()), "-Xmx512m", "-cp", f"{self._jars}/*", str(_PULSE), self.address, *arguments]
         return subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True).stdout
 
 
@@ -81,27 +80,22 @@ def broker(folder: Path) -> Iterator[Broker]:
         "transaction.state.log.min.isr": "1",
     }
     properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
-    java = [_java(), "-Xms1g", "-Xmx1g", "-cp", f"{jars}/*"]
+    command = [str(java()), "-Xms1g", "-Xmx1g", "-cp", f"{jars}/*"]
     cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
     with log.open("w") as out:
         arguments = ["format", "--cluster-id", cluster, "--config", str(properties)]
-        subprocess.run([*java, "kafka.tools.StorageTool", *arguments], check=True, stdout=out, stderr=out)
-        process = subprocess.Popen([*java, "kafka.Kafka", str(properties)], stdout=out, stderr=out)
+        subprocess.run([*command, "kafka.tools.StorageTool", *arguments], check=True, stdout=out, stderr=out)
+        process = subprocess.Popen([*command, "kafka.Kafka", str(properties)], stdout=out, stderr=out)
     try:
         started = Broker(f"127.0.0.1:{port}", jars)
         # It asks until the broker answers, for a minute.
         started.create("ready", 1)
         yield started
     finally:
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         process.wait()
 
 
 def spark_jars() -> list[Path]:
     """The jars of Spark's source and sink."""
     return sorted(fetch(SPARK).glob("*.jar"))
-
-
-def _java() -> str:
-    home = os.environ.get("JAVA_HOME")
-    return str(Path(home) / "bin" / "java") if home else "java"

@@ -219,25 +219,19 @@ def _prepare(pipe: Connection, fault: Fault) -> None:
         else:
             cut_connections()
 
-    def struck(original: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
-        if not fault.after:
-            strike()
-        result = original(*arguments, **named)
-        if fault.after:
-            strike()
-        return result
+    def striking(original: Callable[..., Any]) -> Callable[..., Any]:
+        def struck(*arguments: Any, **named: Any) -> Any:
+            if not fault.after:
+                strike()
+            result = original(*arguments, **named)
+            if fault.after:
+                strike()
+            return result
+
+        return struck
 
     for place, name in places:
-        setattr(place, name, _method(functools.partial(struck, getattr(place, name))))
-
-
-def _method(call: Callable[..., Any]) -> Callable[..., Any]:
-    """A function, which a class binds to its objects as it doesn't a partial."""
-
-    def method(*arguments: Any, **named: Any) -> Any:
-        return call(*arguments, **named)
-
-    return method
+        setattr(place, name, striking(getattr(place, name)))
 
 
 def cut_connections() -> None:

@@ -211,7 +211,7 @@ class WriteJobs:
         if isinstance(job, KeyValueJob):
             return job.commit_job(messages)
         # From here on the commit itself keeps them open.
-        self._stop(job)
+        self.stop(job.job)
         if isinstance(job, ReadingJob):
             report = job.commit_job(messages, epoch, seen)
         else:
@@ -267,11 +267,8 @@ class WriteJobs:
             messages: those of its tasks; None where one has failed.
         """
         if not isinstance(job, KeyValueJob):
-            self._stop(job)
+            self.stop(job.job)
         job.abort_job(messages)
-
-    def _stop(self, job: WriteJob) -> None:
-        self.stop(job.job)
 
     def stop(self, id: uuid.UUID) -> None:
         """Renew the leases of a write no more.

@@ -14,15 +14,20 @@ from pyspark_pravega.client.connections import Cluster
 from pyspark_pravega.client.events.blocks import Batch, Events, Keys, Placed, blocks
 from pyspark_pravega.client.names import SegmentRange, Stream
 from pyspark_pravega.client.routing import cells
-from pyspark_pravega.client.segments import BLOCK_BYTES, HeldConnections, Piece, SegmentWriter, store_together
+from pyspark_pravega.client.segments import (
+    BLOCK_BYTES,
+    LITTLE_BYTES,
+    HeldConnections,
+    Piece,
+    SegmentWriter,
+    store_together,
+)
 from pyspark_pravega.client.transactions import Transaction, TransactionState
 from pyspark_pravega.deadlines import Limit, Reminders
 from pyspark_pravega.errors import PravegaError, SegmentNotFoundError, TransactionError, UnavailableError
 
 DEFAULT_LEASE_MS = 60_000
 _MOST_WAITING_BYTES = 8 * BLOCK_BYTES
-_LITTLE_BYTES = 64 << 10
-"""A block of fewer bytes is sent together with those of other segments."""
 _BATCH_BYTES = 1024
 """What a batch takes beside its events."""
 _POLL_S = 0.005
@@ -221,7 +226,7 @@ class TransactionWriter:
                     writer = self._writer(cell.segment_id)
                     for block in blocks(placed):
                         data, events = memoryview(block.data), len(block)
-                        if several and len(data) <= _LITTLE_BYTES and writer.hold_back(data, events):
+                        if several and len(data) <= LITTLE_BYTES and writer.hold_back(data, events):
                             held_back.append(writer)
                         else:
                             writer.append(data, events)

@@ -13,15 +13,13 @@ import pyarrow as pa
 from pyspark_pravega.client.connections import Cluster
 from pyspark_pravega.client.events.blocks import Batch, Events, Keys, Placed, blocks, by_segment, joined
 from pyspark_pravega.client.names import SegmentRange, Stream
-from pyspark_pravega.client.segments import BLOCK_BYTES, HeldConnections, SegmentWriter, store_together
+from pyspark_pravega.client.segments import BLOCK_BYTES, LITTLE_BYTES, HeldConnections, SegmentWriter, store_together
 from pyspark_pravega.deadlines import Retries
 from pyspark_pravega.errors import PravegaError, SegmentSealedError, StreamSealedError
 
 LINGER_S = 0.1
 CONFIRM_S = 0.5
 """How long a writer that is given nothing leaves acknowledgements unread: a lost connection may show only there."""
-_LITTLE_BYTES = 64 << 10
-"""A block of fewer bytes is sent together with those of other segments, when the writer is closed."""
 _WORTH_A_BLOCK = 4
 """Part of a block that is sent without waiting for the rest, when blocks before it are sent."""
 
@@ -178,7 +176,7 @@ class StreamWriter:
         """
         held_back = []
         for lane in self._lanes.values():
-            if 0 < lane.bytes <= _LITTLE_BYTES and all(placed.numbers is None for placed in lane.buffered):
+            if 0 < lane.bytes <= LITTLE_BYTES and all(placed.numbers is None for placed in lane.buffered):
                 for part in lane.take(self._block_bytes):
                     if lane.writer.hold_back(part.view, len(part), origin=part):
                         held_back.append(lane.writer)

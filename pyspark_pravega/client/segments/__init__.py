@@ -22,12 +22,13 @@ from pyspark_pravega.client.segments.reading import (
     segment_state,
     segment_states,
 )
-from pyspark_pravega.client.segments.spread import store_together
+from pyspark_pravega.client.segments.spread import LITTLE_BYTES, store_together
 from pyspark_pravega.client.segments.surveying import survey, survey_events
 from pyspark_pravega.client.segments.writing import BLOCK_BYTES, MAX_EVENT_BYTES, SegmentWriter
 
 __all__ = [
     "BLOCK_BYTES",
+    "LITTLE_BYTES",
     "MAX_EVENT_BYTES",
     "HeldConnections",
     "Piece",

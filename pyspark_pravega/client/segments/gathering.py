@@ -23,9 +23,9 @@ from itertools import chain
 from typing import TypeAlias
 
 from pyspark_pravega.client.connections import Cluster
-from pyspark_pravega.client.names import SegmentRange
+from pyspark_pravega.client.names import SegmentRange, Stream
 from pyspark_pravega.client.routing import cells, segment_of
-from pyspark_pravega.client.segments.reading import read_range, segment_state
+from pyspark_pravega.client.segments.reading import read_range, segment_states
 from pyspark_pravega.client.segments.writing import BLOCK_BYTES, SegmentWriter
 from pyspark_pravega.client.transactions import Transaction
 from pyspark_pravega.client.wire import Buffer
@@ -153,17 +153,8 @@ def gather(client: Cluster, staged: Sequence[Staged], *, spoiled: Set[uuid.UUID]
             f'stream "{stream}" was scaled while the job wrote to it, and what its tasks wrote can\'t be made one '
             "transaction: nothing was written; run it again"
         )
-    sources: dict[int, list[tuple[Staged, SegmentRange]]] = {}
-    for one in staged:
-        if one.transaction.id != target.id:
-            for cell in one.cells:
-                segment_id = segment_of(cell, target.segments.ranges)
-                assert segment_id is not None
-                sources.setdefault(segment_id, []).append((one, cell))
     try:
-        with ThreadPoolExecutor(_SEGMENTS_AT_ONCE) as threads:
-            for copied in [threads.submit(_copy, client, target, *item) for item in sources.items()]:
-                copied.result()
+        _copy_all(client, [one for one in staged if one.transaction.id != target.id], target)
     except SegmentNotFoundError as error:
         raise TransactionError(
             f"a task's transaction on stream \"{stream}\" was lost before the job's commit, as its lease ran out or it "
@@ -184,21 +175,16 @@ def append_staged(client: Cluster, source: Staged, target: Transaction) -> None:
     Raises:
         TransactionError: the stream was scaled between the two, and a block would have to be divided; or one is lost.
     """
-    stream, segments = target.segments.stream, target.segments.ranges
+    stream = target.segments.stream
     if not _fits(source, target):
         raise TransactionError(
             f'stream "{stream}" was scaled while a transaction wrote to it, and what its statements wrote can\'t be '
             "brought together: run it again"
         )
     try:
-        for cell in source.cells:
-            segment_id = segment_of(cell, segments)
-            assert segment_id is not None
-            _copy(client, target, segment_id, [(source, cell)])
+        _copy_all(client, [source], target)
     except SegmentNotFoundError as error:
-        raise TransactionError(
-            f'a transaction on stream "{stream}" was lost, as its lease ran out ({error})'
-        ) from error
+        raise _lost(stream, str(error)) from error
 
 
 def staged_sizes(client: Cluster, transaction: Transaction) -> dict[int, int]:
@@ -211,18 +197,31 @@ def staged_sizes(client: Cluster, transaction: Transaction) -> dict[int, int]:
     Raises:
         TransactionError: it is lost.
     """
-    stream = transaction.segments.stream
-    names = {segment_id: transaction.segment_name(segment_id) for segment_id in transaction.segments.ids}
-    try:
-        states = {
-            segment_id: segment_state(client.pool, stream, segment_id, segment=name)
-            for segment_id, name in names.items()
-        }
-    except SegmentNotFoundError as error:
-        raise TransactionError(
-            f'a transaction on stream "{stream}" was lost, as its lease ran out ({error})'
-        ) from error
-    return {segment_id: state.write_offset for segment_id, state in states.items() if state.write_offset}
+    stream, sizes = transaction.segments.stream, dict[int, int]()
+    states = segment_states(client.pool, stream, transaction.segments.ids, name=transaction.segment_name)
+    for segment_id, state in states.items():
+        if state is None:
+            raise _lost(stream, f'segment "{transaction.segment_name(segment_id)}" does not exist')
+        if state.write_offset:
+            sizes[segment_id] = state.write_offset
+    return sizes
+
+
+def _lost(stream: Stream, why: str) -> TransactionError:
+    return TransactionError(f'a transaction on stream "{stream}" was lost, as its lease ran out ({why})')
+
+
+def _copy_all(client: Cluster, staged: Sequence[Staged], target: Transaction) -> None:
+    """Append what was staged to the segments where it belongs, in the order given; some segments at a time."""
+    sources: dict[int, list[tuple[Staged, SegmentRange]]] = {}
+    for one in staged:
+        for cell in one.cells:
+            segment_id = segment_of(cell, target.segments.ranges)
+            assert segment_id is not None
+            sources.setdefault(segment_id, []).append((one, cell))
+    with ThreadPoolExecutor(_SEGMENTS_AT_ONCE) as threads:
+        for copied in [threads.submit(_copy, client, target, *item) for item in sources.items()]:
+            copied.result()
 
 
 def _copy(client: Cluster, target: Transaction, segment_id: int, sources: list[tuple[Staged, SegmentRange]]) -> None:

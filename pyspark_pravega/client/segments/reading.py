@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 
 from pyspark_pravega.client.connections import Connection, ConnectionPool
@@ -74,7 +74,12 @@ def segment_state(pool: ConnectionPool, stream: Stream, segment_id: int, *, segm
 
 
 def segment_states(
-    pool: ConnectionPool, stream: Stream, segment_ids: Iterable[int], *, created: bool = False
+    pool: ConnectionPool,
+    stream: Stream,
+    segment_ids: Iterable[int],
+    *,
+    created: bool = False,
+    name: Callable[[int], str] | None = None,
 ) -> dict[int, SegmentState | None]:
     """Ask for the states of several segments: all questions to one segment store go over one connection, unawaited.
 
@@ -83,6 +88,7 @@ def segment_states(
         stream: the segments' stream.
         segment_ids: the segments.
         created: whether to ask when the segments were made, too.
+        name: gives a segment's name on the wire where it isn't the segment's own, as of a transaction.
 
     Returns:
         Segment id to state; None for a segment that doesn't exist, or no longer.
@@ -90,14 +96,14 @@ def segment_states(
     Raises:
         SegmentStoreUnavailableError: a segment store can't be reached.
     """
-    ids = list(dict.fromkeys(segment_ids))
+    ids, name = list(dict.fromkeys(segment_ids)), name or stream.segment_name
     states: dict[int, SegmentState | None] = {}
     retries = Retries(pool.timeout)
     while waiting := [segment_id for segment_id in ids if segment_id not in states]:
         try:
             for some in pool.by_segment_store(stream, waiting):
                 with pool.connection(stream, some[0], fresh=retries.failures > 0) as connection:
-                    answers = _ask_states(connection, pool.tokens.get(stream), stream, some, created)
+                    answers = _ask_states(connection, pool.tokens.get(stream), name, some, created)
                 pool.confirm(stream, answers, connection.endpoint)
                 states |= answers
             elsewhere = [segment_id for segment_id in waiting if segment_id not in states]
@@ -114,7 +120,7 @@ def segment_states(
 
 
 def _ask_states(
-    connection: Connection, token: str, stream: Stream, segment_ids: list[int], created: bool
+    connection: Connection, token: str, name: Callable[[int], str], segment_ids: list[int], created: bool
 ) -> dict[int, SegmentState | None]:
     """The states of those of the segments that are served here."""
     infos: dict[int, wire.StreamSegmentInfo | None] = {}
@@ -123,7 +129,7 @@ def _ask_states(
         segments_by_request = {}
         questions: list[wire.Command] = []
         for segment_id in segment_ids[start : start + _ASKED_AT_ONCE]:
-            segment = stream.segment_name(segment_id)
+            segment = name(segment_id)
             request_id = connection.next_id()
             segments_by_request[request_id] = segment_id
             questions.append(wire.GetStreamSegmentInfo(request_id=request_id, segment=segment, token=token))

@@ -12,6 +12,8 @@ from pyspark_pravega.client.segments.writing import SegmentWriter
 from pyspark_pravega.client.wire import commands as wire
 from pyspark_pravega.errors import SegmentStoreUnavailableError, TokenExpiredError, WireError
 
+LITTLE_BYTES = 64 << 10
+"""A block of no more bytes is worth no connection of its own."""
 _WRITERS_AT_ONCE = 64
 
 

@@ -66,7 +66,7 @@ def holds_behind(ranges: SegmentRanges, ledger: Ledger, state: State, cut: Mappi
     if not state.replaced_rows:
         return True
     # Of a log that has forgotten that version it isn't known where its own rows began.
-    begins = next((commit.begins for commit in ledger.commits([state.replaced_rows])), {}) or state.reached
+    begins = _own_begin(ledger, state) or state.reached
     return lies_behind(ranges, cut, begins)
 
 
@@ -87,10 +87,15 @@ def table_begin(client: Client, stream: Stream) -> StreamCut:
     assert ledger is not None
     if not state.replaced_rows:
         return StreamCut(stream, dict.fromkeys(client.controller.epoch_segments(stream, 0).ids, 0))
-    begins = next((commit.begins for commit in ledger.commits([state.replaced_rows])), {})
+    begins = _own_begin(ledger, state)
     if not begins:
         raise only_in_lake(stream, state.replaced_rows, "who begins with the first row of the stream")
     return proper_cut(client, stream, begins)
+
+
+def _own_begin(ledger: Ledger, state: State) -> Mapping[int, int]:
+    """Where the rows begin that took the place of all; empty where the log has forgotten that version."""
+    return next((commit.begins for commit in ledger.commits([state.replaced_rows])), {})
 
 
 def _clipped(part: SegmentPart, bounds: Mapping[int, tuple[int, int]]) -> SegmentPart:

@@ -121,14 +121,15 @@ def lake_slices(client: Client, stream: Stream, wanted: LakeSpan) -> list[LakeSl
         return []
     groups = [group for file in _files(wanted) for group in groups_in(file.path, wanted.after, wanted.last)]
     segments = {segment for group in groups for segment in group.segments}
-    bounds = segment_bounds(SegmentRanges(client, stream), segments, wanted.behind, wanted.until)
+    ranges = SegmentRanges(client, stream)
+    bounds = segment_bounds(ranges, segments, wanted.behind, wanted.until)
     sizes = dict.fromkeys(bounds, 0)
     for group in groups:
         for segment in group.segments & bounds.keys():
             sizes[segment] += group.bytes // len(group.segments)
     packed: list[set[int]] = []
     size = 0
-    for family in _families(client, stream, bounds):
+    for family in _families(ranges, bounds):
         own = sum(sizes[segment] for segment in family)
         size += own
         if packed and size <= TASK_BYTES:
@@ -292,14 +293,14 @@ def _files(wanted: LakeSpan) -> list[LakeFile]:
     return sorted(files, key=lambda file: (first[file.made_by], file.path))
 
 
-def _families(client: Client, stream: Stream, segments: Mapping[int, tuple[int, int]]) -> list[set[int]]:
+def _families(ranges: SegmentRanges, segments: Mapping[int, tuple[int, int]]) -> list[set[int]]:
     """Segments together with those that have some of their keys."""
     if len({segment_epoch(segment) for segment in segments}) < 2:
         return [{segment} for segment in sorted(segments)]
-    ranges = SegmentRanges(client, stream).of(segments)
+    keys = ranges.of(segments)
     families: list[set[int]] = []
     for segment in sorted(segments):
-        of_keys = [one for one in families if any(ranges[segment].overlaps(ranges[other]) for other in one)]
+        of_keys = [one for one in families if any(keys[segment].overlaps(keys[other]) for other in one)]
         families = [one for one in families if one not in of_keys]
         families.append({segment}.union(*of_keys))
     return families

@@ -15,7 +15,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from pyspark_pravega.client import Client, Stream, TransactionState
@@ -320,12 +320,10 @@ def roll_forward(client: Client, together: Together) -> None:
         if any(member.transaction is not None for member in rest):
             decisions.commit(decision, rest)
             return
-    for member, ledger, state in left:
-        assert state.pending is not None
-        if member.transaction is not None and member != decision.leader:
-            # What has become of it is seen when it is completed.
-            with suppress(TransactionError):
-                commit_all(client, ledger.stream, state.pending)
+    for ledger, intent in _followers(decision, left):
+        # What has become of it is seen when it is completed.
+        with suppress(TransactionError):
+            commit_all(client, ledger.stream, intent)
     for member, ledger, state in left:
         with suppress(ConflictError):
             if member.transaction is None:
@@ -346,11 +344,17 @@ def commit_followers(client: Client, decision: Decision) -> None:
         client: the cluster.
         decision: the record, which says that it is committed.
     """
-    for member, ledger, state in _left(client, decision):
+    for ledger, intent in _followers(decision, _left(client, decision)):
+        with suppress(PravegaError):
+            commit_all(client, ledger.stream, intent)
+
+
+def _followers(decision: Decision, left: list[tuple[Member, Ledger, State]]) -> Iterator[tuple[Ledger, Intent]]:
+    """The tables with rows whose transactions are committed behind the leader's."""
+    for member, ledger, state in left:
         assert state.pending is not None
         if member.transaction is not None and member != decision.leader:
-            with suppress(PravegaError):
-                commit_all(client, ledger.stream, state.pending)
+            yield ledger, state.pending
 
 
 def _left(client: Client, decision: Decision) -> list[tuple[Member, Ledger, State]]:

@@ -231,7 +231,6 @@ def visible_head(client: Client, stream: Stream) -> StreamCut:
         StreamNotFoundError: there is no such stream.
         UnsupportedOperationError: the stream doesn't hold the first ones any more, as they are in the lake.
     """
-
     head, state = visible_begin(client, stream)
     if state is not None and state.tiered is not None:
         raise only_in_lake(stream, state.tiered.kept, "who begins with the first row of the stream")

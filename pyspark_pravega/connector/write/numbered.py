@@ -288,7 +288,7 @@ class NumberedJob(WriteJob):
         if ledger is None or progress is None or progress.numbered is None or progress.run != run:
             raise fenced(self.plan, numbering.query)
         known = progress.numbered
-        if set(client.controller.current_segments(self.plan.stream).ids) == set(known.since):
+        if {one.segment_id for one in self._segments} == set(known.since):
             return known.since
         positions: dict[uuid.UUID, int] = {}
         for source in numbering.sources:
