@@ -200,7 +200,7 @@ quick: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --ignore tests/chaos --ignore tests/servers -m "not server and not spark" $(ARGS)
 
 # Every promise, on real servers (docs/testing.md); ARGS="tests/spark -k streaming" takes some. COVERAGE=1 measures what
-# is covered, for `make coverage`. SPARK=4.1 takes another pyspark, and skips what needs a later one. A third of the
+# is covered, for `make coverage`. SPARK=4.1 takes another pyspark, and skips what needs a later one. A quarter of the
 # longest tests runs, by the commit's number; ALL=1, SPARK and ARGS run all of them.
 test: export TESTS_TURN := $(if $(ALL)$(SPARK)$(ARGS)$(COVERAGE),,$(or $(TURN),$(shell git rev-list --count HEAD 2>/dev/null || echo 0)))
 test:

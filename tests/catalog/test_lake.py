@@ -62,6 +62,7 @@ STEPS: dict[str, Callable[[], tuple[Any, str, Any]]] = {
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("LAKE_SEEDS", "6"))))
+@pytest.mark.in_turn
 def test_random_histories_give_what_a_dict_gives(catalog: Catalog, scope: str, tmp_path: Path, seed: int) -> None:
     """Each step is followed by all reads that are promised, by SELECT and by pyiceberg alone."""
     dice = random.Random(seed)

@@ -79,6 +79,7 @@ def write_and_read(catalog: Catalog, scope: str, table: str, checks: list[str]) 
     return rows(definition, take_snapshot(catalog.client, definition.stream), "id")
 
 
+@pytest.mark.in_turn
 def test_a_column_that_is_named_stays(catalog: Catalog, scope: str) -> None:
     """Each way to name one, each change of it, in each format: what is refused says why, and changes nothing."""
 

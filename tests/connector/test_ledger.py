@@ -357,7 +357,7 @@ def test_an_attempt_whose_answer_was_lost_has_joined(
         assert beside.job(job._job).join(0, transaction, begun=begun) is Joined.SHARES
         assert proxy.has_lost
         # It is the first attempt, and no other one is.
-        assert job.attempts_by_partition(2) == [[transaction.id], []]
+        assert job.attempts_by_partition(2) == ([[transaction.id], []], [transaction.id] if begun else [])
         assert job.join(0, transaction, begun=False) is Joined.ALONE
         shared = job.shared()
         assert (None if shared is None else shared.id) == (transaction.id if begun else None)
@@ -366,7 +366,35 @@ def test_an_attempt_whose_answer_was_lost_has_joined(
         proxy.lose(lost)
         assert beside.job(job._job).join(1, transaction, begun=False) is Joined.OVER
         assert proxy.has_lost
-    assert job.attempts_by_partition(2) == [[transaction.id], []]
+    assert job.attempts_by_partition(2) == ([[transaction.id], []], [transaction.id] if begun else [])
+
+
+@server
+@pytest.mark.parametrize("lost", ["an answer", "a request"])
+def test_what_was_begun_for_the_tasks_is_theirs_or_the_callers_to_abort(
+    client: Client, settings: Settings, ledger: Ledger, stream: Stream, lost: str
+) -> None:
+    segments = client.controller.current_segments(stream)
+    first, later = (Transaction(id=uuid.uuid4(), segments=segments) for _ in range(2))
+    job = ledger.job(uuid.uuid4())
+    job.open()
+    with losing(client, settings, stream) as (proxy, beside):
+        log = beside.job(job._job)
+        proxy.lose(lost)
+        assert log.share(first)
+        assert proxy.has_lost
+        assert not log.share(later)
+        # It is the job's to throw away, and to keep open, whether a task has come or not.
+        assert job.attempts(2) == [first.id]
+        assert ledger.noted_transactions() == {first.id}
+        assert job.join(1, first, begun=False) is Joined.SHARES
+        assert job.attempts(2) == [first.id]
+        job.close()
+        job.forget_attempts(2)
+        proxy.lose(lost)
+        assert not log.share(later)
+        assert proxy.has_lost
+    assert job.attempts(2) == []
 
 
 @server
@@ -386,7 +414,7 @@ def test_an_attempt_has_joined_though_another_one_came_before_it_knew(
         proxy.lose("an answer", meanwhile=others_come)
         assert beside.job(job._job).join(0, transaction, begun=True) is Joined.SHARES
         assert proxy.has_lost
-    assert job.attempts_by_partition(1) == [[transaction.id, other, third]]
+    assert job.attempts_by_partition(1) == ([[transaction.id, other, third]], [transaction.id])
 
 
 @server
@@ -407,7 +435,7 @@ def test_what_a_job_notes_is_there_once_whatever_is_lost(
             proxy.lose(lost)
             assert change() in (None, True)
             assert proxy.has_lost
-        assert job.attempts_by_partition(1) == [[one, other]]
+        assert job.attempts_by_partition(1) == ([[one, other]], [])
         assert not job.is_open()
         proxy.lose(lost)
         log.forget_attempts(1)

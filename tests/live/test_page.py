@@ -221,6 +221,7 @@ def assert_fits(window: Browser) -> None:
     assert_sound(window)
 
 
+@pytest.mark.in_turn
 def test_many_streams_stay_smooth(client: Client, scope: str, page: tuple[Browser, str]) -> None:
     """Few lines are in the document, each look is a short task, and the last stream can be reached."""
     window, url = page

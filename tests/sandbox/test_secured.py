@@ -297,6 +297,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     run("stop", "--data-dir", folder)
 
 
+@pytest.mark.in_turn
 def test_from_the_command_line(folder: Path) -> None:
     # A start that was killed half-way leaves secrets behind; the next one makes its own.
     victim = subprocess.Popen(command("start", "--auth", "--data-dir", folder), stdout=subprocess.DEVNULL)

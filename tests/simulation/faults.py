@@ -31,8 +31,7 @@ from pyspark_pravega.connector.log import (
     snapshot,
     tail,
 )
-from pyspark_pravega.connector.log.entries import Intent, state_of
-from pyspark_pravega.connector.log.entry_keys import STATE
+from pyspark_pravega.connector.log.entries import Intent
 from pyspark_pravega.connector.stream import StreamFrontier, frontier
 from pyspark_pravega.connector.write import DeltaJob, overwrite
 from pyspark_pravega.connector.write.commit import Stage, attempts, committer, promise
@@ -180,8 +179,8 @@ def repeats_known_for_a_while() -> Iterator[None]:
 
     known = Promise.recognise
 
-    def recognise(self: Promise, written: Any) -> Standing:
-        standing = known(self, written)
+    def recognise(self: Promise, written: Any, epoch: Any = None) -> Standing:
+        standing = known(self, written, epoch)
         if standing.stage is Stage.UNPROMISED and self.is_version():
             return replace(standing, stage=Stage.COMMITTED)
         return standing
@@ -189,9 +188,25 @@ def repeats_known_for_a_while() -> Iterator[None]:
     with (
         patch.object(Promise, "is_version", is_version),
         patch.object(Promise, "recognise", recognise),
-        patch.object(JobLog, "state_and_commit", lambda self: (state_of(self._table.get(STATE)[0]), None)),
+        patch.object(JobLog, "commit", lambda self: None),
         patch.object(promise, "is_any_committed", lambda *_: False),
     ):
+        yield
+
+
+@contextlib.contextmanager
+def versions_looked_for_before_the_state() -> Iterator[None]:
+    """A commit rests on a state that is younger than the look for a version of the same job."""
+    known = Promise.recognise
+
+    def recognise(self: Promise, written: Any, epoch: Any = None) -> Standing:
+        standing = known(self, written, epoch)
+        if standing.stage is not Stage.UNPROMISED:
+            return standing
+        state, progress = self._ledger.state_and_progress(None if epoch is None else epoch.query)
+        return replace(standing, state=state, progress=progress)
+
+    with patch.object(Promise, "recognise", recognise):
         yield
 
 
@@ -377,6 +392,7 @@ FAULTS: tuple[Fault, ...] = (
     settled_too_early,
     epochs_not_counted,
     repeats_known_for_a_while,
+    versions_looked_for_before_the_state,
     later_segments_left_out,
     other_epochs_left_out,
     blocks_not_cut,

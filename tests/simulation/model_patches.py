@@ -76,7 +76,7 @@ def modelled() -> Iterator[None]:
         (gathering, "_copy", _copy),
         (admission._Walk, "_look_ahead", _borders),
     ]
-    patches += [(module, "Begun", _AtOnce) for module in (recovery, committer, cuts)]
+    patches += [(module, "Begun", _AtOnce) for module in (recovery, committer, cuts, write_job)]
     patches += [(module, "_log", _QUIET) for module in (recovery, cleaning, frontier)]
     with contextlib.ExitStack() as stack:
         for place, name, new in patches:

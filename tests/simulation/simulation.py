@@ -186,6 +186,10 @@ class History:
         opened = epoch is None or not self._is_late
         job = OverwritingJob(plan) if replaces else MergingJob(plan) if merges else WriteJob(plan, opened=opened)
         operation.job = str(job.job)
+        if opened and rng.random() < 0.3:
+            # As `begin_ahead`, whose thread comes to its turn when it will.
+            job._ahead = True
+            self.world.add(f"ahead {operation.number}", job._share)
         messages: list[TaskMessage | None] = [None, None]
         try:
             messages[:] = write_partitions(self.cluster, job, operation, empty=replaces and rng.random() < 0.15)

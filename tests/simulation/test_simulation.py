@@ -18,7 +18,7 @@ from simulation import MERGING, REPEATING, History, failures
 SAMPLE, FEWER = 500, 150
 ENOUGH = 6000
 RARE = {
-    "failed_aborts_believed": 9900,
+    "failed_aborts_believed": 4000,
     "properties_overwritten": 690,
     "replacements_finished_at_once": 650,
     "replaced_rows_streamed": 18890,

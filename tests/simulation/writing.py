@@ -100,7 +100,7 @@ def _attempt(
     fails: bool = False,
 ) -> TaskMessage:
     log = cast(Ledger, opening.open_ledger(cluster.client, cluster.stream)).job(job.job)
-    task = TransactionTask(cluster.client, log, job.plan, partition=part, late=not job._opened)
+    task = TransactionTask(cluster.client, log, job.plan, partition=part, late=not job._opened, ahead=job._ahead)
     try:
         return TaskMessage(_written(cluster, task, operation, part, keys, fails=fails), job=job.job)
     except BaseException:

@@ -54,6 +54,7 @@ KEYS: dict[str, tuple[str, list[str]]] = {
 
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("table_format", FORMATS)
+@pytest.mark.in_turn
 def test_keys_of_every_type(spark: SparkSession, namespace: str, table_format: str) -> None:
     """Each type alone in a key, and all in one: written, changed, deleted, and found by their values.
 
@@ -116,6 +117,7 @@ def of_row(columns: Iterable[str], row: list[str]) -> str:
     return " AND ".join(f"{column} = {value}" for column, value in zip(columns, row, strict=True))
 
 
+@pytest.mark.in_turn
 def test_structs_in_keys_and_routing_keys_of_a_part(spark: SparkSession, namespace: str) -> None:
     """A row for each customer and struct; a customer's rows lie in one segment: each statement, against a dict."""
     with ThreadPoolExecutor(AT_ONCE) as threads:

@@ -44,6 +44,7 @@ def lakes(spark: SparkSession, sandbox: Sandbox, tmp_path: Path) -> Iterator[str
         spark.conf.unset(prefix + key)
 
 
+@pytest.mark.in_turn
 def test_rows_of_each_type_are_what_they_would_be_without_a_lake(
     spark: SparkSession, namespace: str, lakes: str, tmp_path: Path
 ) -> None:

@@ -1,4 +1,4 @@
-"""Which of the longest tests a run takes: `make test` runs a third of them, the next commit's run another third."""
+"""Which of the longest tests a run takes: `make test` runs a quarter of them, the next commit's run another quarter."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zlib import crc32
 if TYPE_CHECKING:
     import pytest
 
-TURNS = 3
+TURNS = 4
 
 
 def others(items: Iterable[pytest.Item], turn: int) -> set[pytest.Item]:

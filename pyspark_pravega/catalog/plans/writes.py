@@ -139,6 +139,7 @@ def begin_job(
     overwrite: bool = False,
     changes: bool = False,
     batch: RealTimeBatch | None = None,
+    streaming: bool = False,
 ) -> Job:
     """Begin a write, or a micro-batch of a streaming query. `WriteJobs.keep_alive` comes next.
 
@@ -148,6 +149,7 @@ def begin_job(
         overwrite: whether its rows take the place of those that are there.
         changes: whether its rows say what is to become of them.
         batch: which one of a real-time query it is.
+        streaming: whether it is a micro-batch, whose rows come as soon as its tasks run.
 
     Raises:
         UnsupportedOperationError: it can't be done in this writer mode.
@@ -159,7 +161,10 @@ def begin_job(
         start = {source: batch.position(source) for source in plan.numbering.sources}
         return NumberedJob(plan, run=batch.run, epoch=batch.epoch, start=start)
     kind = DeltaJob if changes else OverwritingJob if overwrite else WriteJob
-    return kind(plan)
+    job = kind(plan)
+    if streaming:
+        job.begin_ahead()
+    return job
 
 
 def id_in_log(job: Job) -> str | None:

@@ -108,15 +108,19 @@ class WriteMethods:
         run: str | None = None,
         epoch: int | None = None,
         start: list[str | None] | None = None,
+        streaming: bool = False,
     ) -> BegunWrite:
         """Begin a write, or a micro-batch of a query, and keep its transactions open until its end.
 
         With `changes` its rows say in a last column, `_row_operation`, what is to become of them. A batch of a
-        real-time query has a run, an epoch, and the offsets at which it begins, where these are known.
+        real-time query has a run, an epoch, and the offsets at which it begins, where these are known. `streaming` says
+        that it is a micro-batch.
         """
         unpacked = packed if packed is not None and can_unpack(packed) else None
         batch = None if run is None or epoch is None else RealTimeBatch(run=run, epoch=epoch, start=start or ())
-        job = begin_job(value_of(plan), partitions, overwrite=overwrite, changes=changes, batch=batch)
+        job = begin_job(
+            value_of(plan), partitions, overwrite=overwrite, changes=changes, batch=batch, streaming=streaming
+        )
         begun: BegunWrite = {
             "writer": text_of(job),
             "function": pickled_write(job, unpacked),

@@ -175,6 +175,11 @@ class State:
     """The entry's version in the key-value table, to be named when it is changed."""
 
     @property
+    def is_settled(self) -> bool:
+        """Whether no commit is in progress, and none has left something to do."""
+        return self.pending is None and self.cleaning is None
+
+    @property
     def tiered(self) -> Tiered | None:
         """What of the table's rows lies in the lake; None where none does: others may have taken their place."""
         lake = self.lake

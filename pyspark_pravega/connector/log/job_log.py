@@ -12,14 +12,12 @@ from pyspark_pravega.client.connections import KnownEndpoints
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.index import BlockIndex
-from pyspark_pravega.connector.log.entries import State, state_of
 from pyspark_pravega.connector.log.entry_keys import (
     COMMITTED,
     FIGURES,
     FIRST_JOB,
     KEY_BYTES,
     SHARED,
-    STATE,
     job_key,
     ledger_name,
 )
@@ -99,6 +97,28 @@ class JobLog:
         segments = StreamSegments(stream=self._stream, ranges=ranges)
         return Transaction(id=uuid.UUID(content["transaction"]), segments=segments)
 
+    def share(self, transaction: Transaction) -> bool:
+        """Note a transaction that was begun for the job's tasks, before one of them has.
+
+        Args:
+            transaction: the one that they are to share.
+
+        Returns:
+            False when they share another one, or when the job is over: then it is the caller's to abort.
+        """
+        key = job_key(self._job, SHARED)
+        try:
+            self._table.repeated(lambda: self._table.put((key, NOT_EXISTS, _shared(transaction))))
+        except ConflictError:
+            # It may be this very change: its answer was lost, and it was made again.
+            document = self._table.in_the_way(key)[0]
+            if document is None or document.content["transaction"] != str(transaction.id):
+                return False
+        if self.is_open():
+            return True
+        self._table.repeated(lambda: self._table.remove((key, ANY_VERSION)))
+        return False
+
     def join(self, partition: int, transaction: Transaction, *, begun: bool) -> Joined:
         """Note that the first attempt at a partition writes into the transaction that the job's tasks share.
 
@@ -143,24 +163,27 @@ class JobLog:
         return noted or transaction
 
     def attempts(self, partitions: int) -> list[uuid.UUID]:
-        """The transactions of all attempts at the job's partitions, each once.
+        """The transactions of all attempts at the job's partitions, and the one that they share, each once.
 
         Args:
             partitions: how many partitions it has.
         """
-        return list(dict.fromkeys(chain.from_iterable(self.attempts_by_partition(partitions))))
+        by_partition, shared = self.attempts_by_partition(partitions)
+        return list(dict.fromkeys([*chain.from_iterable(by_partition), *shared]))
 
-    def attempts_by_partition(self, partitions: int) -> list[list[uuid.UUID]]:
-        """The transactions of all attempts at each of the job's partitions.
+    def attempts_by_partition(self, partitions: int) -> tuple[list[list[uuid.UUID]], list[uuid.UUID]]:
+        """The transactions of all attempts at each of the job's partitions, and the one that they share, if any.
 
         Args:
             partitions: how many partitions it has.
         """
-        documents = self._table.get(*(job_key(self._job, 1 + partition) for partition in range(partitions)))
-        return [
+        numbers = [*range(1, 1 + partitions), SHARED]
+        *documents, shared = self._table.get(*(job_key(self._job, number) for number in numbers))
+        by_partition = [
             [uuid.UUID(text) for text in _transactions(None if document is None else document.content)]
             for document in documents
         ]
+        return by_partition, [] if shared is None else [uuid.UUID(shared.content["transaction"])]
 
     def forget_attempts(self, partitions: int, *, indexed: bool = False) -> None:
         """Remove what the job's attempts have noted.
@@ -176,11 +199,6 @@ class JobLog:
     def commit(self) -> JobCommit | None:
         """What the job has become; None when it isn't committed, or its caller has the answer."""
         return _commit_of(self._table.get(job_key(self._job, COMMITTED))[0])
-
-    def state_and_commit(self) -> tuple[State, JobCommit | None]:
-        """The log's state, and as `commit`, in one look; they may be of different moments."""
-        state, document = self._table.get(STATE, job_key(self._job, COMMITTED))
-        return state_of(state), _commit_of(document)
 
     def note_index(self, index: BlockIndex) -> None:
         """Note the figures of what the job's tasks have written, for whoever makes it a version.
@@ -252,10 +270,10 @@ def noted_transactions(table: JsonTable) -> set[uuid.UUID]:
     Args:
         table: the commit log.
     """
+    contents = [document.content for _, document in table.iterate(start=FIRST_JOB)]
     return {
-        uuid.UUID(text)
-        for _, document in table.iterate(start=FIRST_JOB)
-        for text in document.content.get("transactions", ())
+        *(uuid.UUID(text) for content in contents for text in content.get("transactions", ())),
+        *(uuid.UUID(content["transaction"]) for content in contents if "transaction" in content),
     }
 
 

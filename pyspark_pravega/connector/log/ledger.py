@@ -149,6 +149,7 @@ class Ledger:
         committed_at: int,
         cut: dict[int, int],
         without_rows: Intent | None = None,
+        progress: Progress | None = None,
     ) -> State:
         """Make the commit in progress the next version, with all that it replaces.
 
@@ -158,6 +159,7 @@ class Ledger:
                 differ: searches by time rest on it.
             cut: the tail that the commit reached.
             without_rows: a commit that has no transactions, in place of one in progress: there must be none then.
+            progress: that of the commit's query, as it was seen since the commit is in progress.
 
         Returns:
             The new state.
@@ -204,7 +206,7 @@ class Ledger:
         if done.query is None or done.epoch is None:
             completed = self._change(state, after, *changes)
         else:
-            completed = self._complete_epoch(state, after, changes, commit, done.offsets)
+            completed = self._complete_epoch(state, after, changes, commit, done.offsets, progress)
         if commit.version % _SWEEP_EVERY == 0:
             self._sweep(commit.version)
         return completed
@@ -314,19 +316,38 @@ class Ledger:
         """
         return progress_of(query, self._table.get(query_key(query))[0])
 
-    def take_over(self, query: str, run: str, *, check: Callable[[Progress], None] = lambda _: None) -> Progress | None:
+    def state_and_progress(self, query: str | None) -> tuple[State, Progress | None]:
+        """The log's state, and how far a query has come, in one look; they may be of different moments.
+
+        Args:
+            query: the query's id; None for none.
+        """
+        if query is None:
+            return self.state(), None
+        state, document = self._table.get(STATE, query_key(query))
+        return state_of(state), progress_of(query, document)
+
+    def take_over(
+        self,
+        query: str,
+        run: str,
+        *,
+        check: Callable[[Progress], None] = lambda _: None,
+        known: Progress | None = None,
+    ) -> Progress | None:
         """Make a driver the one that may go on with a query; all others' next commits fail.
 
         Args:
             query: the query's id.
             run: the driver.
             check: is shown the query's progress first; what it raises leaves the query to whose it is.
+            known: the query's progress, as it was seen just now.
 
         Returns:
             The query's progress; None when another driver has taken it over from this one before.
         """
         while True:
-            progress = self.progress(query)
+            progress, known = known or self.progress(query), None
             check(progress)
             if progress.run == run:
                 return progress
@@ -466,12 +487,18 @@ class Ledger:
             self._table.repeated(lambda: self._table.change(SCHEMAS, give_back))
 
     def _complete_epoch(
-        self, state: State, after: State, changes: Sequence[Change], commit: Commit, offsets: str | None
+        self,
+        state: State,
+        after: State,
+        changes: Sequence[Change],
+        commit: Commit,
+        offsets: str | None,
+        known: Progress | None,
     ) -> State:
         assert commit.query is not None
         assert commit.epoch is not None
         while True:
-            progress = self.progress(commit.query)
+            progress, known = known or self.progress(commit.query), None
             if progress.epoch < commit.epoch:
                 progress = replace(
                     progress, epoch=commit.epoch, version=commit.version, rows=commit.rows, offsets=offsets

@@ -161,11 +161,15 @@ def _completed(client: Client, ledger: Ledger, state: State) -> State:
     assert state.pending is not None
     # Which segments there are is asked while the transactions become visible, and where they end afterwards.
     bounds = Begun(lambda: tail_bounds(client, ledger.stream))
+    query = state.pending.query
+    progress = None if query is None else Begun(lambda: ledger.progress(query))
     states = _await_rest(client, ledger.stream, state.pending)
     if TransactionState.COMMITTED not in states:
         raise TransactionError(f'a transaction of job {state.pending.job} on stream "{ledger.stream}" was aborted')
     tail = take_tail(client, ledger.stream, bounds.result()) or _settled_tail(client, ledger.stream)
-    completed = ledger.complete(state, committed_at=now_ms(), cut=tail.cut)
+    completed = ledger.complete(
+        state, committed_at=now_ms(), cut=tail.cut, progress=None if progress is None else progress.result()
+    )
     if states != {TransactionState.COMMITTED}:
         raise TransactionError(
             f'only a part of job {state.pending.job} on stream "{ledger.stream}" was committed: an earlier release of '

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from pyspark_pravega.client import Client, Staged
 from pyspark_pravega.client.connections import KnownEndpoints
+from pyspark_pravega.client.events import abort_quietly
 from pyspark_pravega.client.names import SegmentRange
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.clock import now_ms
@@ -39,7 +40,7 @@ from pyspark_pravega.errors import (
     TransactionError,
 )
 from pyspark_pravega.spark.datasource import TaskContext, WriterCommitMessage
-from pyspark_pravega.together import together
+from pyspark_pravega.together import Begun, together
 
 _QUERY_ID, _RUN_ID = "sql.streaming.queryId", "spark.jobGroup.id"
 """Spark tells a streaming query's tasks under these names whose they are."""
@@ -95,7 +96,7 @@ class WriteJob:
             opened: whether it is noted in the commit log, so that attempts that come when it is over are refused.
         """
         self.plan, self.job = plan, uuid.uuid4()
-        self._opened = opened
+        self._opened, self._ahead = opened, False
         self._endpoints: KnownEndpoints | None = None
         self._segments: tuple[SegmentRange, ...] = ()
         """What takes events, as of `_looked_ms`."""
@@ -117,6 +118,24 @@ class WriteJob:
                 # Else each task would ask for the segments.
                 self._segments = check_stream(client, plan)
             self._endpoints = known_endpoints(client, plan.stream)
+
+    def begin_ahead(self) -> None:
+        """Begin the transaction that its tasks share, while they are being started; nothing is waited for.
+
+        For jobs whose first rows come at once: a transaction that was begun long before them may have been overtaken by
+        a scale. Asked for before the job is pickled.
+        """
+        if self._opened and self.plan.transacts:
+            self._ahead = True
+            Begun(self._share)
+
+    def _share(self) -> None:
+        client, stream = shared_client(self.plan.settings), self.plan.stream
+        # Where it fails a task begins one, and is told why that fails.
+        with suppress(PravegaError):
+            transaction = client.controller.begin_transaction(stream, lease_ms=self.plan.lease_ms)
+            if not self.ledger().job(self.job).share(transaction):
+                abort_quietly(client, stream, transaction.id)
 
     @told_plainly()
     def write_task(self, batches: Iterator[pa.RecordBatch]) -> TaskMessage:
@@ -241,7 +260,12 @@ class WriteJob:
             is_known = abs(now_ms() - self._looked_ms) < _KNOWN_MS
             return DirectTask(client, self.plan, self._segments if is_known else ())
         return TransactionTask(
-            client, self.ledger().job(self.job), self.plan, partition=partition, late=not self._opened
+            client,
+            self.ledger().job(self.job),
+            self.plan,
+            partition=partition,
+            late=not self._opened,
+            ahead=self._ahead,
         )
 
     def _client(self) -> Client:

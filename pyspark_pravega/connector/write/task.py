@@ -21,6 +21,8 @@ from pyspark_pravega.connector.option_names import BEST_EFFORT
 from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.errors import EventEncodeError, PravegaError, TransactionError
 
+_AHEAD_S, _AHEAD_POLL_S = 0.05, 0.002
+"""How long a task waits for a transaction that its job begins meanwhile."""
 _log = logging.getLogger(__name__)
 
 
@@ -100,7 +102,16 @@ class TransactionTask:
     have one of their own each, because nobody knows what a lost one has left in the one that is shared.
     """
 
-    def __init__(self, client: Client, log: JobLog, plan: WritePlan, *, partition: int, late: bool = False) -> None:
+    def __init__(
+        self,
+        client: Client,
+        log: JobLog,
+        plan: WritePlan,
+        *,
+        partition: int,
+        late: bool = False,
+        ahead: bool = False,
+    ) -> None:
         """Prepare; nothing is sent before the first row.
 
         Args:
@@ -110,8 +121,10 @@ class TransactionTask:
             partition: the task's partition.
             late: whether attempts may come at any time, as the job isn't noted in the log. They share nothing: nobody
                 knows their transaction when the job is given up.
+            ahead: whether the job begins the shared transaction meanwhile (`WriteJob.begin_ahead`).
         """
         self._client, self._log, self._plan, self._partition, self._late = client, log, plan, partition, late
+        self._ahead = ahead
         self.attempt: Attempt | None = None
         """None before the first row."""
         self._writing: _Writing | None = None
@@ -188,7 +201,7 @@ class TransactionTask:
         if self._late:
             late = self._new()
             return self._begin_own(late, None if self._plan.routing is None else self._log.first(late))
-        shared, new = self._log.shared(), None
+        shared, new = self._shared(), None
         if shared is None:
             shared = new = self._new()
         joined = self._log.join(self._partition, shared, begun=new is not None)
@@ -206,6 +219,13 @@ class TransactionTask:
         assert shared is not None
         self.attempt = Attempt(shared, shares=True)
         return self.attempt
+
+    def _shared(self) -> Transaction | None:
+        shared, until = self._log.shared(), time.monotonic() + (_AHEAD_S if self._ahead else 0)
+        while shared is None and time.monotonic() < until:
+            time.sleep(_AHEAD_POLL_S)
+            shared = self._log.shared()
+        return shared
 
     def _begin(self) -> _Writing:
         attempt, since = self.begin(), time.monotonic()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from itertools import chain
 
 from pyspark_pravega.client import Client, Staged, Transaction
@@ -16,11 +16,20 @@ from pyspark_pravega.connector.write.plan import WritePlan
 from pyspark_pravega.connector.write.task import Written
 
 
+def transactions_of(tasks_written: Iterable[Written]) -> set[uuid.UUID]:
+    """The transactions that tasks have written.
+
+    Args:
+        tasks_written: what they tell.
+    """
+    return {one.staged.transaction.id for one in tasks_written if one.staged is not None}
+
+
 class Attempts:
     """All attempts of a job that takes no more of them."""
 
     def __init__(
-        self, client: Client, log: JobLog, plan: WritePlan, partitions: int, tasks_written: Iterable[Written] = ()
+        self, client: Client, log: JobLog, plan: WritePlan, partitions: int, tasks_written: Sequence[Written] = ()
     ) -> None:
         """Look for them.
 
@@ -32,13 +41,13 @@ class Attempts:
             tasks_written: what the attempts that count have written.
         """
         self._client, self._log, self._plan, self._partitions = client, log, plan, partitions
-        self._by_partition = log.attempts_by_partition(partitions)
+        self._by_partition, shared = log.attempts_by_partition(partitions)
         self.written = [one for one in tasks_written if one.staged is not None]
         """Of those that count and have written rows."""
         self._staged = [one.staged for one in self.written if one.staged is not None]
-        self.noted: Set[uuid.UUID] = dict.fromkeys(chain.from_iterable(self._by_partition)).keys()
-        """The transactions of all attempts."""
-        self.winners = {one.transaction.id for one in self._staged}
+        self.noted: Set[uuid.UUID] = dict.fromkeys([*chain.from_iterable(self._by_partition), *shared]).keys()
+        """The transactions of all attempts, and the one that was begun for them."""
+        self.winners = transactions_of(tasks_written)
         """The transactions in which what counts lies, or is brought; there others may have written, too."""
 
     def gather(self) -> Transaction | None:

@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager, suppress
 
 from pyspark_pravega.client import Client, Transaction
 from pyspark_pravega.client.names import SegmentRange
-from pyspark_pravega.connector.log import Intent, Ledger, clean
-from pyspark_pravega.connector.write.commit.attempts import Attempts
+from pyspark_pravega.connector.log import Intent, Ledger, State, clean
+from pyspark_pravega.connector.write.commit.attempts import Attempts, transactions_of
 from pyspark_pravega.connector.write.commit.promise import Promise, Replacing, intent_of
-from pyspark_pravega.connector.write.commit.stages import Stage
+from pyspark_pravega.connector.write.commit.stages import Stage, Standing
 from pyspark_pravega.connector.write.leases import explaining_expired_leases
 from pyspark_pravega.connector.write.plan import Epoch, WritePlan, check_stream
 from pyspark_pravega.connector.write.task import Written
@@ -66,18 +66,19 @@ class Committer:
         """
         # Asked of the controller meanwhile. A stream that is dropped from now on takes this very log with it.
         checked = Begun(lambda: check_stream(self._client, self._plan))
+        recognised = Begun(lambda: self._promise.recognise(transactions_of(tasks_written), epoch))
         self._close()
         attempts = Attempts(self._client, self._log, self._plan, partitions, tasks_written)
-        standing = self._promise.recognise(attempts.winners)
+        standing = recognised.result()
+        state = standing.state
         if standing.stage is Stage.PROMISED:
-            self._promise.keep(standing)
+            state = self._promise.keep(standing)
         if standing.stage in (Stage.PROMISED, Stage.COMMITTED):
             stage, left = Stage.COMMITTED, attempts.noted - attempts.winners
-        elif attempts.written or replaces or self._ledger.state().truncation_due:
-            stage, left = self._commit(attempts, epoch, replacement, kept_alive, checked)
+        elif attempts.written or replaces or state.truncation_due:
+            stage, state, left = self._commit(attempts, epoch, replacement, kept_alive, checked, standing)
         else:
             stage, left = Stage.EMPTY, attempts.noted
-        state = self._ledger.state()
         if state.cleaning is not None:
             clean(self._client, self._ledger, state)
         attempts.abort(left)
@@ -160,22 +161,26 @@ class Committer:
         replacement: Replacing,
         kept_alive: AbstractContextManager[None],
         checked: Begun[tuple[SegmentRange, ...]],
-    ) -> tuple[Stage, Set[uuid.UUID]]:
-        """The first try, as far as this process knows: what it came to, and which transactions it leaves over."""
+        standing: Standing,
+    ) -> tuple[Stage, State, Set[uuid.UUID]]:
+        """The first try, as far as this process knows.
+
+        What it came to, the log's state behind it, and which transactions it leaves over.
+        """
         attempts.abort(attempts.noted - attempts.winners)
         with explaining_expired_leases(self._plan, attempts.written):
             try:
                 with kept_alive:
                     target, intent = self._gather(attempts, epoch, checked)
-                    standing = self._promise.make(intent, epoch, replacement)
+                    standing = self._promise.make(intent, epoch, replacement, standing)
             except PravegaError:
                 attempts.abort(attempts.winners)
                 raise
-            if standing.stage is Stage.PROMISED:
-                self._promise.keep(standing)
+            state = self._promise.keep(standing) if standing.stage is Stage.PROMISED else standing.state
+        left = attempts.noted | attempts.winners
         if standing.stage is Stage.REPEATED:
-            return Stage.REPEATED, attempts.noted | attempts.winners
-        return Stage.COMMITTED, (attempts.noted | attempts.winners) - ({target.id} if target is not None else set())
+            return Stage.REPEATED, state, left
+        return Stage.COMMITTED, state, left - ({target.id} if target is not None else set())
 
     def _gathered(
         self,

@@ -17,6 +17,7 @@ from pyspark_pravega.client import Client, Transaction
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import (
     Intent,
+    JobCommit,
     Ledger,
     Progress,
     Replacement,
@@ -61,29 +62,40 @@ class Promise:
         self._client, self._ledger, self._plan, self._job = client, ledger, plan, job
         self._log = ledger.job(job)
 
-    def recognise(self, written: Collection[uuid.UUID]) -> Standing:
+    def recognise(self, written: Collection[uuid.UUID], epoch: Epoch | None = None) -> Standing:
         """How far the job was brought before, where its commit is asked for again: the first answer was lost.
 
         Args:
             written: the transactions that tasks have written.
+            epoch: what the commit is a part of, if anything.
         """
-        (state, commit), taken = together(
-            self._log.state_and_commit, partial(is_any_committed, self._client, self._ledger, written)
+
+        def look() -> tuple[State, Progress | None, JobCommit | None]:
+            # In this order: a version that the job becomes behind this look changes the state, on which `make` rests.
+            state, progress = self._ledger.state_and_progress(None if epoch is None else epoch.query)
+            return state, progress, self._log.commit()
+
+        (state, progress, commit), taken = together(
+            look, partial(is_any_committed, self._client, self._ledger, written)
         )
         if self.is_in(state):
             return Standing(Stage.PROMISED, state)
         if taken:
             # If that is only just so, its version is waited for.
             state = settle(self._client, self._ledger)
-        return Standing(Stage.COMMITTED if commit is not None or taken else Stage.UNPROMISED, state)
+        return Standing(Stage.COMMITTED if commit is not None or taken else Stage.UNPROMISED, state, progress)
 
-    def make(self, intent: Intent, epoch: Epoch | None, replacement: Replacing) -> Standing:
+    def make(
+        self, intent: Intent, epoch: Epoch | None, replacement: Replacing, standing: Standing | None = None
+    ) -> Standing:
         """Record the intent, after whatever is in progress in the log.
 
         Args:
             intent: the commit; without a transaction it becomes a version at once.
             epoch: what it is a part of, if anything.
             replacement: tells what it replaces.
+            standing: that it isn't promised, as `recognise` has found just now. Nothing is asked again then: the
+                promise fails if the log has changed since.
 
         Returns:
             That it is promised, or committed, or repeated.
@@ -95,16 +107,17 @@ class Promise:
         """
         client, ledger, retries = self._client, self._ledger, Retries(self._plan.settings.timeout)
         while True:
-            if epoch is not None:
-                # A driver that is fenced is told so before it waits for others.
-                self._progress(epoch)
-            state, progress = settle(client, ledger), None
-            if epoch is not None:
-                progress = self._progress(epoch)
-                if epoch.is_done(progress, self._plan.stream):
+            # A driver that is fenced is told so before it waits for others.
+            progress = None if epoch is None else self._progress(epoch, None if standing is None else standing.progress)
+            if standing is not None and standing.state.is_settled:
+                state = standing.state
+            else:
+                state = settle(client, ledger)
+                progress = None if epoch is None else self._progress(epoch)
+                if self.is_version():
+                    # Another process, taken for dead, has committed this job meanwhile.
                     return Standing(Stage.REPEATED, state)
-            if self.is_version():
-                # Another process, taken for dead, has committed this job meanwhile.
+            if epoch is not None and progress is not None and epoch.is_done(progress, self._plan.stream):
                 return Standing(Stage.REPEATED, state)
             _check_table(self._plan, state)
             try:
@@ -126,17 +139,20 @@ class Promise:
                 if not retries.again():
                     raise
             # It may have been recorded all the same, or by another process that commits this job.
-            standing = self._look()
-            if standing.stage is Stage.PROMISED:
-                return standing
-            if standing.stage is Stage.COMMITTED:
-                return Standing(Stage.REPEATED, standing.state)
+            now, standing = self._look(), None
+            if now.stage is Stage.PROMISED:
+                return now
+            if now.stage is Stage.COMMITTED:
+                return Standing(Stage.REPEATED, now.state)
 
-    def keep(self, promised: Standing) -> None:
+    def keep(self, promised: Standing) -> State:
         """Commit what is promised, and make it a version; or find that another process has.
 
         Args:
             promised: as `make` or `recognise` has found it.
+
+        Returns:
+            The log's state behind it.
 
         Raises:
             TransactionError: the transaction was lost, and the promise is withdrawn.
@@ -145,8 +161,7 @@ class Promise:
         standing, retries = promised, Retries(self._plan.settings.timeout)
         while standing.stage is Stage.PROMISED:
             try:
-                finish(self._client, self._ledger, standing.state)
-                return
+                return finish(self._client, self._ledger, standing.state)
             except ConflictError:
                 # Another writer was waiting for this commit, and has completed its entry.
                 standing = self._look()
@@ -165,6 +180,7 @@ class Promise:
                 standing = self._standing(state)
                 if standing.stage is Stage.UNPROMISED:
                     raise
+        return standing.state
 
     def withdraw(self, promised: State) -> Stage:
         """Take the promise back, as a whole.
@@ -205,13 +221,13 @@ class Promise:
         """Whether the job has become a version: it is found by its own entry, however many came behind it."""
         return self._log.commit() is not None
 
-    def _progress(self, epoch: Epoch) -> Progress:
+    def _progress(self, epoch: Epoch, known: Progress | None = None) -> Progress:
         check = partial(check_not_numbered, self._plan)
         if epoch.run is None:
-            progress = self._ledger.progress(epoch.query)
+            progress = known or self._ledger.progress(epoch.query)
             check(progress)
             return progress
-        taken = self._ledger.take_over(epoch.query, epoch.run, check=check)
+        taken = self._ledger.take_over(epoch.query, epoch.run, check=check, known=known)
         if taken is None:
             raise fenced(self._plan, epoch.query)
         return taken

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from pyspark_pravega.connector.log import State
+from pyspark_pravega.connector.log import Progress, State
 
 
 class Stage(Enum):
@@ -32,3 +32,5 @@ class Standing:
     stage: Stage
     state: State
     """The log's state; of a commit that is promised, the one with its intent."""
+    progress: Progress | None = None
+    """How far the commit's query has come, as of that look, where it was asked for."""

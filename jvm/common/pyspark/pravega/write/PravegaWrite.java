@@ -197,7 +197,8 @@ public final class PravegaWrite implements RequiresDistributionAndOrdering, Batc
             "changes", kind == Kind.CHANGE,
             "run", realTime ? run : null,
             "epoch", realTime ? epoch : null,
-            "start", realTime ? RunningQuery.begin(info.queryId(), epoch) : null);
+            "start", realTime ? RunningQuery.begin(info.queryId(), epoch) : null,
+            "streaming", epoch != null && !realTime);
     writer = begun.get("writer").asText();
     job = begun.get("job").asText(null);
     byte[] function = Base64.getDecoder().decode(begun.get("function").asText());
