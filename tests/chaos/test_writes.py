@@ -219,7 +219,7 @@ class Driver:
 
     def _write(self, epoch: int) -> None:
         partitions = self._plan.epochs[epoch]
-        job: bytes = self._ask(epoch, begin_job, self._run.plan)
+        job: bytes = self._ask(epoch, begin_job, self._run.plan, self._streaming)
         named = Epoch(query=self._plan.name, number=epoch, run=self._id if self._streaming else None)
         with ThreadPoolExecutor(len(partitions)) as threads:
             tasks = [

@@ -38,6 +38,7 @@ KINDS = (KILL, CUT, STALL)
 _STEPS: dict[str, tuple[Any, str]] = {
     "begin": (ControllerTransactions, "begin_transaction"),
     "transaction shared": (JobLog, "join"),
+    "begun ahead": (JobLog, "share"),
     "attempt noted": (JobLog, "add_attempt"),
     "append": (SegmentWriter, "append"),
     "flush": (SegmentWriter, "flush"),
@@ -60,6 +61,7 @@ TASK_STEPS = ("begin", "transaction shared", "attempt noted", "append", "flush",
 DRIVER_STEPS = (
     "take over",
     "job opened",
+    "begun ahead",
     "job closed",
     "merge",
     "intent",
@@ -157,8 +159,11 @@ class Lost(Exception):  # noqa: N818
     """The process is gone."""
 
 
-def begin_job(plan: WritePlan) -> bytes:
-    return pickle.dumps(WriteJob(plan))
+def begin_job(plan: WritePlan, streaming: bool) -> bytes:
+    job = WriteJob(plan)
+    if streaming:
+        job.begin_ahead()
+    return pickle.dumps(job)
 
 
 def run_task(job: bytes, partition: int, batches: Sequence[Sequence[bytes]]) -> TaskMessage:

@@ -194,22 +194,6 @@ def repeats_known_for_a_while() -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def versions_looked_for_before_the_state() -> Iterator[None]:
-    """A commit rests on a state that is younger than the look for a version of the same job."""
-    known = Promise.recognise
-
-    def recognise(self: Promise, written: Any, epoch: Any = None) -> Standing:
-        standing = known(self, written, epoch)
-        if standing.stage is not Stage.UNPROMISED:
-            return standing
-        state, progress = self._ledger.state_and_progress(None if epoch is None else epoch.query)
-        return replace(standing, state=state, progress=progress)
-
-    with patch.object(Promise, "recognise", recognise):
-        yield
-
-
 # Scaling
 
 
@@ -392,7 +376,6 @@ FAULTS: tuple[Fault, ...] = (
     settled_too_early,
     epochs_not_counted,
     repeats_known_for_a_while,
-    versions_looked_for_before_the_state,
     later_segments_left_out,
     other_epochs_left_out,
     blocks_not_cut,

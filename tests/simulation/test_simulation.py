@@ -19,8 +19,8 @@ SAMPLE, FEWER = 500, 150
 ENOUGH = 6000
 RARE = {
     "failed_aborts_believed": 4000,
-    "properties_overwritten": 690,
-    "replacements_finished_at_once": 650,
+    "properties_overwritten": 700,
+    "replacements_finished_at_once": 160,
     "replaced_rows_streamed": 18890,
     "merges_not_compared": MERGING,
     "repeats_known_for_a_while": REPEATING,
