@@ -22,7 +22,7 @@ from pyspark_pravega import clock, deadlines, together
 from pyspark_pravega.catalog.statements import replacing
 from pyspark_pravega.client.positions import cuts
 from pyspark_pravega.client.segments import gathering
-from pyspark_pravega.connector.log import cleaning, job_log, ledger, opening, recovery, snapshot, tail
+from pyspark_pravega.connector.log import cleaning, job_log, json_table, opening, recovery, snapshot, tail
 from pyspark_pravega.connector.log.decided import decisions
 from pyspark_pravega.connector.stream import admission, frontier, source
 from pyspark_pravega.connector.write import deltas, overwrite, read_set, writer
@@ -59,7 +59,9 @@ def modelled() -> Iterator[None]:
     )
     random_model = SimpleNamespace(uniform=_here(random.uniform, lambda a, b: a + (b - a) * _NOW.world.rng.random()))
     patches: list[tuple[Any, str, Any]] = [(module, "time", time_model) for module in _TIMED]
-    patches += [(module, "uuid", uuid_model) for module in (write_job, overwrite, job_log, ledger, decisions, several)]
+    patches += [
+        (module, "uuid", uuid_model) for module in (write_job, overwrite, job_log, json_table, decisions, several)
+    ]
     writing = (write_job, overwrite, deltas, writer, transaction)
     patches += [(module, "shared_client", lambda _: simulation_client()) for module in writing]
     patches += [(module, "segment_states", _states) for module in (cleaning, tail, read_set, cuts, frontier)]
@@ -69,7 +71,7 @@ def modelled() -> Iterator[None]:
         (decisions, "KeyValueTable", _TABLES),
         (together, "Begun", _AtOnce),
         (WriteJob, "kept_alive", lambda self, partitions: contextlib.nullcontext()),
-        (ledger, "time", time_model),
+        (json_table, "time", time_model),
         (replacing, "shown", tables.shown),
         (replacing, "stream_configuration", tables.stream_configuration),
         (gathering, "ThreadPoolExecutor", Turns),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import time
+import uuid
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pyspark_pravega.client import KeyValueTable
 from pyspark_pravega.client.key_value import NOT_EXISTS, Entry
+from pyspark_pravega.clock import now_ms
 from pyspark_pravega.deadlines import Limit
 from pyspark_pravega.errors import (
     ConflictError,
@@ -23,6 +27,7 @@ Change = tuple[bytes, int, Content]
 """Key, expected version of the entry (or `NOT_EXISTS`, `ANY_VERSION`), new content."""
 Made = TypeVar("Made")
 _READABLE_S, _POLL_S = 2.0, 0.002
+_LOCKED_MS, _LOCK_POLL_S = 60_000, 0.05
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 _REPEATED_S = 10.0
 """How long after its begin a change is made again whose answer was lost, at least: it may have waited for a server."""
@@ -116,6 +121,35 @@ class JsonTable:
                 return before
             except ConflictError:
                 continue
+
+    @contextmanager
+    def locked(self, key: bytes) -> Iterator[None]:
+        """Be the only one who holds an entry meanwhile. Who has died holds others up for a minute.
+
+        Args:
+            key: its key.
+        """
+
+        mine = {"by": uuid.uuid4().hex}
+
+        def take(holder: Content | None) -> Content:
+            if holder is not None and holder["by"] != mine["by"] and now_ms() - holder["at"] < _LOCKED_MS:
+                return holder
+            return {**mine, "at": now_ms()}
+
+        def give_back(holder: Content | None) -> Content | None:
+            return None if holder is not None and holder["by"] == mine["by"] else holder
+
+        while True:
+            self.repeated(lambda: self.change(key, take))
+            holder = self.content(key)
+            if holder is not None and holder["by"] == mine["by"]:
+                break
+            time.sleep(_LOCK_POLL_S)
+        try:
+            yield
+        finally:
+            self.repeated(lambda: self.change(key, give_back))
 
     def in_the_way(self, *keys: bytes) -> list[Document | None]:
         """The documents of these keys, one of which has kept a change from being made.

@@ -31,16 +31,14 @@ theirs can be open any more. A job that was committed is found by its own entry,
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 
 from pyspark_pravega.client import KeyValueTable, Stream
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
-from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.index import BlockIndex
 from pyspark_pravega.connector.log.copies import CopyLog
 from pyspark_pravega.connector.log.entries import (
@@ -96,7 +94,6 @@ KEPT_VERSIONS = 10_000
 _SWEEP_EVERY = 100
 _AHEAD_MS = 60_000
 _RETIRED = 100
-_LOCKED_MS, _LOCK_POLL_S = 60_000, 0.05
 
 _log = logging.getLogger(__name__)
 
@@ -458,33 +455,13 @@ class Ledger:
         changed = (PROPERTIES, stored_as, {"properties": change(before)})
         return self._change(state, replace(state, added_checks=state.added_checks + 1), changed)
 
-    @contextmanager
-    def schemas_locked(self) -> Iterator[None]:
+    def schemas_locked(self) -> AbstractContextManager[None]:
         """Be the only one who adds schemas of the table meanwhile, or finishes its replacement.
 
         The registry and the controller have no conditional changes.
         Who has died holds others up for a minute.
         """
-        mine = {"by": uuid.uuid4().hex}
-
-        def take(holder: Content | None) -> Content:
-            if holder is not None and holder["by"] != mine["by"] and now_ms() - holder["at"] < _LOCKED_MS:
-                return holder
-            return {**mine, "at": now_ms()}
-
-        def give_back(holder: Content | None) -> Content | None:
-            return None if holder is not None and holder["by"] == mine["by"] else holder
-
-        while True:
-            self._table.repeated(lambda: self._table.change(SCHEMAS, take))
-            holder = self._table.content(SCHEMAS)
-            if holder is not None and holder["by"] == mine["by"]:
-                break
-            time.sleep(_LOCK_POLL_S)
-        try:
-            yield
-        finally:
-            self._table.repeated(lambda: self._table.change(SCHEMAS, give_back))
+        return self._table.locked(SCHEMAS)
 
     def _complete_epoch(
         self,
