@@ -162,7 +162,7 @@ def settled_too_early() -> Iterator[None]:
 def epochs_not_counted() -> Iterator[None]:
     """A driver doesn't look whether its epoch is a version already."""
 
-    def complete(self: Ledger, state: State, after: State, changes: Any, commit: Any) -> State:
+    def complete(self: Ledger, state: State, after: State, changes: Any, *_: Any) -> State:
         return self._change(state, after, *changes)
 
     with patch.object(Ledger, "_complete_epoch", complete):

@@ -203,7 +203,7 @@ class Ledger:
         if done.query is None or done.epoch is None:
             completed = self._change(state, after, *changes)
         else:
-            completed = self._complete_epoch(state, after, changes, commit, done.offsets, progress)
+            completed = self._complete_epoch(state, after, changes, commit, done, progress)
         if commit.version % _SWEEP_EVERY == 0:
             self._sweep(commit.version)
         return completed
@@ -458,19 +458,12 @@ class Ledger:
     def schemas_locked(self) -> AbstractContextManager[None]:
         """Be the only one who adds schemas of the table meanwhile, or finishes its replacement.
 
-        The registry and the controller have no conditional changes.
-        Who has died holds others up for a minute.
+        The registry and the controller have no conditional changes. Who has died holds others up for a minute.
         """
         return self._table.locked(SCHEMAS)
 
     def _complete_epoch(
-        self,
-        state: State,
-        after: State,
-        changes: Sequence[Change],
-        commit: Commit,
-        offsets: str | None,
-        known: Progress | None,
+        self, state: State, after: State, changes: Sequence[Change], commit: Commit, done: Intent, known: Progress | None
     ) -> State:
         assert commit.query is not None
         assert commit.epoch is not None
@@ -478,7 +471,7 @@ class Ledger:
             progress, known = known or self.progress(commit.query), None
             if progress.epoch < commit.epoch:
                 progress = replace(
-                    progress, epoch=commit.epoch, version=commit.version, rows=commit.rows, offsets=offsets
+                    progress, epoch=commit.epoch, version=commit.version, rows=commit.rows, offsets=done.offsets
                 )
             try:
                 return self._change(state, after, *changes, stored(progress))
