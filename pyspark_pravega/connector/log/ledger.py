@@ -463,7 +463,7 @@ class Ledger:
         return self._table.locked(SCHEMAS)
 
     def _complete_epoch(
-        self, state: State, after: State, changes: Sequence[Change], commit: Commit, done: Intent, known: Progress | None
+        self, old: State, new: State, changes: Sequence[Change], commit: Commit, done: Intent, known: Progress | None
     ) -> State:
         assert commit.query is not None
         assert commit.epoch is not None
@@ -474,10 +474,10 @@ class Ledger:
                     progress, epoch=commit.epoch, version=commit.version, rows=commit.rows, offsets=done.offsets
                 )
             try:
-                return self._change(state, after, *changes, stored(progress))
+                return self._change(old, new, *changes, stored(progress))
             except ConflictError:
                 # Perhaps another driver has only taken the query over.
-                if self.state().stored_as != state.stored_as:
+                if self.state().stored_as != old.stored_as:
                     raise
 
     def _sweep(self, version: int) -> None:
