@@ -16,7 +16,7 @@ _MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000
 """By a unit's first letter, but for milliseconds."""
 _SIZE_UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _TIME_UNITS = {"ms": 1, "seconds": 1000, "minutes": 60_000, "hours": 3_600_000, "days": 86_400_000}
-_MOST = 2**63 - 1
+MOST = 2**63 - 1
 """What Pravega and the JVM can count."""
 _MOST_SECONDS = 1e9
 _LAST_MS = 253_402_300_799_999
@@ -75,7 +75,7 @@ def flag(key: str, text: str) -> bool:
     return word == "true"
 
 
-def number(key: str, text: str, *, least: int = 0, most: int = _MOST, unit: str = "") -> int:
+def number(key: str, text: str, *, least: int = 0, most: int = MOST, unit: str = "") -> int:
     """A whole number.
 
     Args:
@@ -93,7 +93,7 @@ def number(key: str, text: str, *, least: int = 0, most: int = _MOST, unit: str 
     value = _whole(digits) if is_whole else None
     if value is None or not least <= value <= most:
         too_large = is_whole and (value is None or value > most)
-        between = f"from {least} to {most}" if too_large or most != _MOST else f"from {least}"
+        between = f"from {least} to {most}" if too_large or most != MOST else f"from {least}"
         raise ConfigurationError(f'"{key}" must be a number{unit and f" of {unit}"} {between}, not "{text[:60]}"')
     return value
 
@@ -109,7 +109,7 @@ def size(key: str, text: str) -> int:
         ConfigurationError: it is none.
     """
     value = _bytes(text)
-    if value is None or not 1 <= value <= _MOST:
+    if value is None or not 1 <= value <= MOST:
         raise ConfigurationError(f'"{key}" must be a number of bytes like 1000000, 64m or 10 GB, not "{text[:60]}"')
     return value
 
@@ -149,7 +149,7 @@ def time_or_size(key: str, text: str) -> tuple[int | None, int | None]:
             f'"{key}" = "{text[:60]}" may be a time or a size: write a unit of one of them, as in "15 min" or "15 MB"'
         )
     amount = milliseconds if octets is None else octets
-    if amount is None or amount > _MOST:
+    if amount is None or amount > MOST:
         raise ConfigurationError(f'"{key}" must be a time or a size like 7 days, 12h or 10 GB, not "{text[:60]}"')
     return milliseconds, octets
 
@@ -244,4 +244,4 @@ def time_ms(key: str, text: str) -> int:
 
 def _whole(digits: str) -> int | None:
     """A number of digits; None where no counter holds it. Python refuses to read thousands of digits."""
-    return int(digits) if len(digits) <= len(str(_MOST)) else None
+    return int(digits) if len(digits) <= len(str(MOST)) else None

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TypeAlias
 
 from pyspark_pravega.client import Stream, StreamCut
+from pyspark_pravega.connector.option_names import word_of
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.values import time_ms
 
@@ -93,8 +94,8 @@ def bound_of(given: Mapping[str, str], cut: str, time: str) -> Bound:
         ConfigurationError: as of `parse_bound` and `parse_time`.
     """
     if cut in given:
-        return parse_bound(cut, given[cut])
-    return parse_time(time, given[time]) if time in given else Word.UNBOUNDED
+        return parse_bound(word_of(given, cut), given[cut])
+    return parse_time(word_of(given, time), given[time]) if time in given else Word.UNBOUNDED
 
 
 def parse_bound(option: str, text: str) -> Bound:

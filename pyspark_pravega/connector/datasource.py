@@ -27,6 +27,7 @@ from pyspark_pravega.connector.option_names import (
     STREAM,
     STREAMED,
     WRITE_KEYS,
+    writes_own,
 )
 from pyspark_pravega.connector.options import (
     EventOptions,
@@ -35,7 +36,6 @@ from pyspark_pravega.connector.options import (
     canonical,
     stream_of,
     streams_of,
-    writes_own,
 )
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read import OFFICIAL_COLUMNS, resolve_extents

@@ -23,16 +23,18 @@ from pyspark_pravega.connector.option_names import (
     STREAM,
 )
 
-_TWINS = {
+_NAMES = {
     "path": STREAM,
-    "startingoffsets": START_CUT,
-    "endingoffsets": END_CUT,
-    "maxoffsetspertrigger": MAX_EVENTS,
-    "minoffsetspertrigger": MIN_EVENTS,
-    "txnappid": QUERY,
-    "txnversion": EPOCH,
+    "startingOffsets": START_CUT,
+    "endingOffsets": END_CUT,
+    "maxOffsetsPerTrigger": MAX_EVENTS,
+    "minOffsetsPerTrigger": MIN_EVENTS,
+    "txnAppId": QUERY,
+    "txnVersion": EPOCH,
 }
-"""Options that mean the same as ours. `load("scope/stream")` gives `path`."""
+"""Options that mean the same as ours, as their users write them. `load("scope/stream")` gives `path`."""
+_TWINS = {word.lower(): name for word, name in _NAMES.items()}
+_WRITTEN = {word.lower(): word for word in _NAMES}
 _CUTS = {"startingoffsets": (START_CUT, START_TIME), "endingoffsets": (END_CUT, END_TIME)}
 """Those that hold offsets: with which of ours says a cut, and which a time."""
 _WORDS = {-2: "earliest", -1: "latest"}
@@ -196,8 +198,24 @@ def twin(key: str, known: Collection[str]) -> str | None:
         key: the option, in any case.
         known: those of ours that may be given.
     """
-    name = _TWINS.get(key.strip().lower())
+    name = _TWINS.get(_run_together(key))
     return name if name in known else None
+
+
+def _run_together(key: str) -> str:
+    """A key without the marks between its words: `starting-offsets` is `startingOffsets`, as with our own."""
+    return "".join(mark for mark in key.strip().lower() if mark not in "-_.")
+
+
+def written(key: str) -> str:
+    """What a message calls a twin: as the user wrote it. Spark hands a data source its options in lower case, and so
+    those in lower case are shown as they are usually written.
+
+    Args:
+        key: a key of which there is a `twin`.
+    """
+    word = key.strip()
+    return _WRITTEN.get(word, word)
 
 
 def refused(key: str, value: str) -> str | None:
@@ -210,11 +228,11 @@ def refused(key: str, value: str) -> str | None:
     Returns:
         The message of a refusal, which names the value that means the same; None where there is nothing to refuse.
     """
-    cut, time = _CUTS.get(key.strip().lower(), (None, None))
+    cut, time = _CUTS.get(_run_together(key), (None, None))
     offsets = _numbers(value) if cut is not None else []
     if not offsets or not (_is_of_topics(value) or min(offsets) < 0):
         return None
-    start = f'option "{key}" ({value}) holds offsets of a Kafka topic\'s partitions'
+    start = f'option "{written(key)}" ({value}) holds offsets of a Kafka topic\'s partitions'
     if len(set(offsets)) == 1 and (word := _WORDS.get(offsets[0])):
         return f'{start}: {offsets[0]} is "{word}" here, {cut} = "{word}"'
     return (

@@ -98,7 +98,7 @@ class MetadataReader(DataSourceReader):
         return [(mark.lower_ms, mark.upper_ms, mark.cut.to_text()) for mark in watermarks(client.pool, stream)]
 
 
-def streaming_options(options: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+def streaming_options(options: Mapping[str, str], given: Mapping[str, str]) -> keys.Given:
     """A streaming read's options in our words, with that connector's default where only its options are used.
 
     There a query without a checkpoint begins at the streams' tails.
@@ -107,9 +107,12 @@ def streaming_options(options: Mapping[str, str], given: Mapping[str, str]) -> d
         options: canonical options.
         given: the same as the user wrote them.
     """
-    ours = {key: value for key, value in options.items() if key != keys.APPROX_BYTES}
-    if keys.APPROX_BYTES in options:
-        ours.setdefault(keys.MAX_BYTES, options[keys.APPROX_BYTES])
+    ours = keys.Given(
+        {key: value for key, value in options.items() if key != keys.APPROX_BYTES}, keys.words_of(options)
+    )
+    if keys.APPROX_BYTES in options and keys.MAX_BYTES not in ours:
+        ours[keys.MAX_BYTES] = options[keys.APPROX_BYTES]
+        ours.words[keys.MAX_BYTES] = keys.APPROX_BYTES
     names = {key.lower() for key in given}
     if {"scope", "stream"} <= names <= _THEIRS and not {keys.START_CUT, keys.END_CUT} & options.keys():
         ours[keys.START_CUT] = "latest"
@@ -155,7 +158,7 @@ def event_rows(definition: TableDefinition, rows: StructType) -> TableDefinition
     return replace(definition, schema=columns, codec=EventCodec())
 
 
-def without_official(options: Mapping[str, str]) -> dict[str, str]:
+def without_official(options: Mapping[str, str]) -> keys.Given:
     """A write's options, with those of Pravega's own Spark connector told in our words.
 
     A commit here always waits until it can be read, so the options about that have no effect.
@@ -166,10 +169,11 @@ def without_official(options: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ConfigurationError: `exactly-once` is neither true nor false, or contradicts `writer-mode`.
     """
-    ours = {key: value for key, value in options.items() if key not in keys.OFFICIAL_WRITE_KEYS}
+    own = {key: value for key, value in options.items() if key not in keys.OFFICIAL_WRITE_KEYS}
+    ours = keys.Given(own, keys.words_of(options))
     if keys.ONCE in options:
         mode = keys.EXACTLY_ONCE if values.flag(keys.ONCE, options[keys.ONCE]) else keys.AT_LEAST_ONCE
-        if writer_mode(keys.WRITER_MODE, ours.setdefault(keys.WRITER_MODE, mode)) != mode:
+        if writer_mode(keys.shown(keys.WRITER_MODE), ours.setdefault(keys.WRITER_MODE, mode)) != mode:
             raise ConfigurationError(
                 f'options "{keys.ONCE}" = {options[keys.ONCE]} and "{keys.shown(keys.WRITER_MODE)}" = '
                 f"{ours[keys.WRITER_MODE]} contradict each other: give one of them"

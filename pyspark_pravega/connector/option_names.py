@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from pyspark_pravega import settings
 from pyspark_pravega.declared import Declared
@@ -119,6 +119,11 @@ OPTIONS = (
 )
 """All of them but the connection settings. The last three groups are those of Pravega's own Spark connector."""
 
+_SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "asyncprogresstrackingenabled"})
+
+_TIME_TRAVEL = frozenset({"versionasof", "timestampasof"})
+"""Options of reads by which Spark itself travels in time; it hands them on."""
+
 
 def named(*groups: str) -> frozenset[str]:
     """The names of the options of some groups.
@@ -165,6 +170,39 @@ def shown(name: str) -> str:
     return first + "".join(map(str.title, words))
 
 
+class Given(dict[str, str]):
+    """Options under the names of `OPTIONS`, which know by which other words the user gave some of them."""
+
+    def __init__(self, options: Mapping[str, str], words: Mapping[str, str] | None = None) -> None:
+        """Hold options.
+
+        Args:
+            options: by their names here.
+            words: of those that were given by another one's name: that name, as it was written.
+        """
+        super().__init__(options)
+        self.words = dict(words or {})
+
+
+def word_of(options: Mapping[str, str], name: str) -> str:
+    """What a message calls an option: by the word that the user wrote, `startingOffsets` for `startStreamCut`.
+
+    Args:
+        options: those that were given.
+        name: as of `OPTIONS`.
+    """
+    return words_of(options).get(name, shown(name))
+
+
+def words_of(options: Mapping[str, str]) -> dict[str, str]:
+    """By which other words the user gave options, see `Given`.
+
+    Args:
+        options: those that were given.
+    """
+    return options.words if isinstance(options, Given) else {}
+
+
 def dashed(name: str) -> str:
     """A name in lower case, with dashes between its words.
 
@@ -181,3 +219,22 @@ def spellings(keys: Iterable[str]) -> set[str]:
         keys: in their one spelling.
     """
     return {dashed(key).replace("-", mark) for key in keys for mark in ("-", "_", ".", "")}
+
+
+def writes_own(options: Mapping[str, str]) -> Given:
+    """A write's options without those that are Spark's, as of a streaming query.
+
+    Args:
+        options: keys in any of their spellings.
+    """
+    own = {key: value for key, value in options.items() if key.lower() not in _SPARKS_OWN}
+    return Given(own, words_of(options))
+
+
+def reads_own(options: Mapping[str, str]) -> dict[str, str]:
+    """A batch read's options without those that Spark has done itself: `versionAsOf` and `timestampAsOf`.
+
+    Args:
+        options: keys in any of their spellings.
+    """
+    return {key: value for key, value in options.items() if key.lower() not in _TIME_TRAVEL}

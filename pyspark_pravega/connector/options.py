@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 from pyspark_pravega import values
 from pyspark_pravega.client import Stream
@@ -50,7 +51,11 @@ from pyspark_pravega.connector.option_names import (
     WRITE_KEYS,
     WRITER_MODE,
     WRITER_MODES,
+    Given,
     shown,
+    word_of,
+    words_of,
+    writes_own,
 )
 from pyspark_pravega.connector.table_names import stream_of_table, to_pravega
 from pyspark_pravega.declared import name_among
@@ -60,11 +65,6 @@ from pyspark_pravega.settings import Settings, canonical_key
 
 _PREFIX = "stream:"
 _ALL_VERSIONS = VersionBounds()
-_SPARKS_OWN = frozenset({"checkpointlocation", "queryname", "asyncprogresstrackingenabled"})
-
-_TIME_TRAVEL = frozenset({"versionasof", "timestampasof"})
-"""Options of reads by which Spark itself travels in time; it hands them on."""
-
 MAX_PARTITIONS = 100_000
 """More tasks than that a driver can't plan in its memory; borders between events would be looked for in hours."""
 DEFAULT_MAX_DELAY_S = 900.0
@@ -128,19 +128,23 @@ class WriteOptions:
             ConfigurationError: a key is unknown, or a value malformed.
         """
         given = canonical(writes_own(options), known, "write option")
+        word = partial(word_of, given)
+        both = f'options "{word(QUERY)}" and "{word(EPOCH)}"'
         if (QUERY in given) != (EPOCH in given):
-            raise ConfigurationError('options "query" and "epoch" go together: who writes, and the number of the write')
-        mode = None if WRITER_MODE not in given else writer_mode(shown(WRITER_MODE), given[WRITER_MODE])
+            raise ConfigurationError(f"{both} go together: who writes, and the number of the write")
+        mode = None if WRITER_MODE not in given else writer_mode(word(WRITER_MODE), given[WRITER_MODE])
         if mode not in (None, EXACTLY_ONCE) and QUERY in given:
-            raise ConfigurationError(
-                'options "query" and "epoch" are for writer mode exactly-once: others keep no record of writes'
-            )
+            raise ConfigurationError(f"{both} are for writer mode exactly-once: others keep no record of writes")
+
+        def flag(key: str) -> bool | None:
+            return None if key not in given else values.flag(word(key), given[key])
+
         return cls(
             routing_key=given.get(ROUTING_KEY),
             transaction_timeout_ms=lease_ms
             if TRANSACTION_TIMEOUT_MS not in given
             else values.number(
-                TRANSACTION_TIMEOUT_MS,
+                word(TRANSACTION_TIMEOUT_MS),
                 given[TRANSACTION_TIMEOUT_MS],
                 least=MIN_LEASE_MS,
                 most=MAX_LEASE_MS,
@@ -148,34 +152,14 @@ class WriteOptions:
             ),
             writer_mode=mode,
             event_time=given.get(EVENT_TIME),
-            cluster_by_key=None
-            if CLUSTER_BY_KEY not in given
-            else values.flag(shown(CLUSTER_BY_KEY), given[CLUSTER_BY_KEY]),
+            cluster_by_key=flag(CLUSTER_BY_KEY),
             isolation_level=None
             if ISOLATION_LEVEL not in given
-            else isolation_level(shown(ISOLATION_LEVEL), given[ISOLATION_LEVEL]),
+            else isolation_level(word(ISOLATION_LEVEL), given[ISOLATION_LEVEL]),
             query=given.get(QUERY),
-            epoch=None if EPOCH not in given else values.number(EPOCH, given[EPOCH]),
-            merge_schema=MERGE_SCHEMA in given and values.flag(MERGE_SCHEMA, given[MERGE_SCHEMA]),
+            epoch=None if EPOCH not in given else values.number(word(EPOCH), given[EPOCH]),
+            merge_schema=bool(flag(MERGE_SCHEMA)),
         )
-
-
-def writes_own(options: Mapping[str, str]) -> dict[str, str]:
-    """A write's options without those that are Spark's, as of a streaming query.
-
-    Args:
-        options: keys in any of their spellings.
-    """
-    return {key: value for key, value in options.items() if key.lower() not in _SPARKS_OWN}
-
-
-def reads_own(options: Mapping[str, str]) -> dict[str, str]:
-    """A batch read's options without those that Spark has done itself: `versionAsOf` and `timestampAsOf`.
-
-    Args:
-        options: keys in any of their spellings.
-    """
-    return {key: value for key, value in options.items() if key.lower() not in _TIME_TRAVEL}
 
 
 def writer_mode(key: str, text: str) -> str:
@@ -268,11 +252,12 @@ class EventOptions:
         Raises:
             ConfigurationError: a value is malformed, or two contradict each other.
         """
-        mode = None if MODE not in given else parse_mode(MODE, given[MODE])
-        bad_events = None if BAD_EVENTS not in given else parse_bad_events(shown(BAD_EVENTS), given[BAD_EVENTS])
+        word = partial(word_of, given)
+        mode = None if MODE not in given else parse_mode(word(MODE), given[MODE])
+        bad_events = None if BAD_EVENTS not in given else parse_bad_events(word(BAD_EVENTS), given[BAD_EVENTS])
         if bad_events is not None and mode not in (None, DROP_MALFORMED):
             raise ConfigurationError(
-                f'options "{shown(BAD_EVENTS)}" and "{MODE}" = "{given[MODE]}" contradict each other: bad events '
+                f'options "{word(BAD_EVENTS)}" and "{word(MODE)}" = "{given[MODE]}" contradict each other: bad events '
                 f'either go to "{bad_events}" or become what the mode says; leave one of them out'
             )
         return cls(format=given.get(FORMAT), schema_type=given.get(SCHEMA_TYPE), mode=mode, bad_events=bad_events)
@@ -298,6 +283,12 @@ class ReadOptions:
     subscriber: str | None = None
     most_tasks: int | None = None
     """How many tasks of a real-time query follow a stream at most."""
+    words: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """What the user called options, see `Given`."""
+
+    def word(self, name: str) -> str:
+        """What a message calls an option, see `word_of`."""
+        return word_of(Given({}, self.words), name)
 
     @property
     def has_bounds(self) -> bool:
@@ -332,64 +323,74 @@ class ReadOptions:
         Raises:
             ConfigurationError: a value is malformed, or two contradict each other.
         """
+        word = partial(word_of, given)
         for bound, time in (
             *((START_CUT, START_TIME), (END_CUT, END_TIME)),
             *((FROM_VERSION, FROM_TIME), (TO_VERSION, TO_TIME)),
             *((FROM_VERSION, TO_TIME), (FROM_TIME, TO_VERSION)),
         ):
             if bound in given and time in given:
-                raise ConfigurationError(f'options "{bound}" and "{time}" can\'t be given together')
+                raise ConfigurationError(f'options "{word(bound)}" and "{word(time)}" can\'t be given together')
         if MAX_DELAY in given and MIN_EVENTS not in given:
             raise ConfigurationError(
-                f'option "{MAX_DELAY}" tells how long a micro-batch waits for "{MIN_EVENTS}" events: give that, too'
+                f'option "{word(MAX_DELAY)}" tells how long a micro-batch waits for "{MIN_EVENTS}" events: give that, '
+                "too"
             )
 
         start, end = bound_of(given, START_CUT, START_TIME), bound_of(given, END_CUT, END_TIME)
         if isinstance(start, Time) and isinstance(end, Time) and end.milliseconds < start.milliseconds:
             raise ConfigurationError(
-                f'option "{END_TIME}" ({given[END_TIME]}) lies before "{START_TIME}" ({given[START_TIME]}): '
-                "nothing would be read"
+                f'option "{word(END_TIME)}" ({given[END_TIME]}) lies before "{word(START_TIME)}" '
+                f"({given[START_TIME]}): nothing would be read"
             )
 
-        def count(key: str) -> int | None:
-            return None if key not in given else values.number(key, given[key], least=1)
+        def count(key: str, most: int = values.MOST) -> int | None:
+            return None if key not in given else values.number(word(key), given[key], least=1, most=most)
 
         most, least = count(MAX_EVENTS), count(MIN_EVENTS)
         if most is not None and least is not None and least > most:
-            raise ConfigurationError(f'option "{MIN_EVENTS}" ({least}) must not be above "{MAX_EVENTS}" ({most})')
+            raise ConfigurationError(
+                f'option "{word(MIN_EVENTS)}" ({least}) must not be above "{word(MAX_EVENTS)}" ({most})'
+            )
         return cls(
             start=start,
             end=end,
             versions=_versions(given),
-            min_partitions=None
-            if MIN_PARTITIONS not in given
-            else values.number(MIN_PARTITIONS, given[MIN_PARTITIONS], least=1, most=MAX_PARTITIONS),
-            fail_on_data_loss=values.flag(FAIL_ON_DATA_LOSS, given.get(FAIL_ON_DATA_LOSS, "true")),
+            min_partitions=count(MIN_PARTITIONS, MAX_PARTITIONS),
+            fail_on_data_loss=values.flag(word(FAIL_ON_DATA_LOSS), given.get(FAIL_ON_DATA_LOSS, "true")),
             max_keys=count(MAX_KEYS),
             max_events=most,
-            max_bytes=None if MAX_BYTES not in given else values.size(MAX_BYTES, given[MAX_BYTES]),
+            max_bytes=None if MAX_BYTES not in given else values.size(word(MAX_BYTES), given[MAX_BYTES]),
             min_events=least,
-            max_delay_s=DEFAULT_MAX_DELAY_S if MAX_DELAY not in given else values.duration(MAX_DELAY, given[MAX_DELAY]),
-            subscriber=None if SUBSCRIBER not in given else parse_subscriber(SUBSCRIBER, given[SUBSCRIBER]),
+            max_delay_s=DEFAULT_MAX_DELAY_S
+            if MAX_DELAY not in given
+            else values.duration(word(MAX_DELAY), given[MAX_DELAY]),
+            subscriber=None if SUBSCRIBER not in given else parse_subscriber(word(SUBSCRIBER), given[SUBSCRIBER]),
             most_tasks=count(MOST_TASKS),
             events=EventOptions.parse(given),
+            words=words_of(given),
         )
 
 
-def _with_times_of(given: Mapping[str, str], *, versions: bool) -> dict[str, str]:
+def _with_times_of(given: Mapping[str, str], *, versions: bool) -> Given:
     """Options with times under the names that mean something in a read: `startTimestamp` is `startingTimestamp` where
     versions are told, and the other way round where rows are read."""
-    options = dict(given)
+    options = Given(given, words_of(given))
     for of_rows, of_versions in ((START_TIME, FROM_TIME), (END_TIME, TO_TIME)):
         other, meant = (of_rows, of_versions) if versions else (of_versions, of_rows)
-        if other in options and options.setdefault(meant, text := options.pop(other)) != text:
+        if other not in options:
+            continue
+        text = options.pop(other)
+        if meant not in options:
+            options.words[meant] = word_of(given, other)
+        if options.setdefault(meant, text) != text:
             raise ConfigurationError(f'options "{other}" and "{meant}" mean the same here: leave one of them out')
     return options
 
 
 def _versions(given: Mapping[str, str]) -> VersionBounds:
     def microseconds(key: str) -> int | None:
-        return None if key not in given else parse_time(key, given[key]).milliseconds * 1000
+        return None if key not in given else parse_time(word_of(given, key), given[key]).milliseconds * 1000
 
     return VersionBounds(
         from_version=given.get(FROM_VERSION),
@@ -401,7 +402,7 @@ def _versions(given: Mapping[str, str]) -> VersionBounds:
     )
 
 
-def canonical(options: Mapping[str, str], known: frozenset[str], kind: str) -> dict[str, str]:
+def canonical(options: Mapping[str, str], known: frozenset[str], kind: str) -> Given:
     """Options under the one spelling of their keys.
 
     Args:
@@ -413,23 +414,30 @@ def canonical(options: Mapping[str, str], known: frozenset[str], kind: str) -> d
         ConfigurationError: a key is unknown, and the message names the nearest right one; or two spellings of one have
             different values.
     """
-    values: dict[str, str] = {}
+    given = Given({}, words_of(options))
     for key, value in options.items():
         # Spark's own options are written failOnDataLoss, and reach a Python data source as failondataloss.
         name = name_among(canonical_key(key), known)
+        word = shown(name)
         if name not in known:
-            name = foreign_options.twin(key, known) or name
+            if twin := foreign_options.twin(key, known):
+                name, word = twin, foreign_options.written(key)
             if why := foreign_options.refused(key, value):
                 raise ConfigurationError(why)
         if name not in known:
             why = foreign_options.told(key, value, known)
             raise ConfigurationError(why or f'unknown {kind} "{key}"{did_you_mean(name, map(shown, known))}')
         # Which one comes last is chance: they come from a hash map.
-        if values.setdefault(name, value) != value:
+        if given.setdefault(name, value) != value:
+            words = sorted({word_of(given, name), word})
             raise ConfigurationError(
-                f'{kind} "{shown(name)}" is given in two spellings, with different values: leave one out'
+                f'{kind}s "{words[0]}" and "{words[1]}" mean the same, and have different values: leave one out'
+                if len(words) > 1
+                else f'{kind} "{word}" is given in two spellings, with different values: leave one out'
             )
-    return values
+        if word != shown(name):
+            given.words[name] = word
+    return given
 
 
 def stream_of(options: Mapping[str, str], connection: Settings) -> Stream:
@@ -446,7 +454,8 @@ def stream_of(options: Mapping[str, str], connection: Settings) -> Stream:
     streams = streams_of(options, connection)
     if len(streams) > 1:
         raise ConfigurationError(
-            f'option "stream" names {len(streams)} streams ({options[STREAM]}): only one can be written to'
+            f'option "{word_of(options, STREAM)}" names {len(streams)} streams ({options[STREAM]}): only one can be '
+            "written to"
         )
     return streams[0]
 

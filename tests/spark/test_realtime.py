@@ -414,7 +414,7 @@ def test_what_is_refused_is_said_when_the_query_starts(
             r'"maxEventsPerTrigger" by a query with the real-time',
         ),
         (read_stream(spark, source, minPartitions=5), {}, r'"maxPartitions" says how many tasks there are'),
-        (read_stream(spark, source, endStreamCut="latest"), {}, r'"endStreamCut or endTimestamp" by a query'),
+        (read_stream(spark, source, endStreamCut="latest"), {}, r'"endStreamCut" by a query'),
         (changes, {}, r"CHANGES of stream .* can't be read by a query with the real-time trigger"),
         (
             read_stream(spark, source),

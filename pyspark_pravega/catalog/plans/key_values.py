@@ -10,7 +10,8 @@ from pyspark_pravega import settings
 from pyspark_pravega.catalog.plans.scans import NarrowedScan, PlannedScan, ScanRequest
 from pyspark_pravega.catalog.sizes import estimated_memory
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValueReader, Wanted, made_as, narrowed
-from pyspark_pravega.connector.options import canonical, reads_own
+from pyspark_pravega.connector.option_names import reads_own
+from pyspark_pravega.connector.options import canonical
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.table import check_planned
 

@@ -21,8 +21,8 @@ from pyspark_pravega.catalog.plans.transactions import ENDS, OpenTransaction, in
 from pyspark_pravega.catalog.statements import Staged, is_metadata
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
 from pyspark_pravega.connector.log import open_ledger
-from pyspark_pravega.connector.option_names import METADATA, READ_KEYS
-from pyspark_pravega.connector.options import ReadOptions, canonical, reads_own, streams_of
+from pyspark_pravega.connector.option_names import METADATA, READ_KEYS, reads_own
+from pyspark_pravega.connector.options import ReadOptions, canonical, streams_of
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import Extent, Moment, moment_at, moment_of, rows_at, snapshot_until
 from pyspark_pravega.connector.shared import shared_client, statement_settings

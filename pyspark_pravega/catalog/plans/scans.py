@@ -43,8 +43,15 @@ from pyspark_pravega.connector.lake import (
     lake_reader,
 )
 from pyspark_pravega.connector.log import Ledger, Snapshot, open_ledger
-from pyspark_pravega.connector.option_names import BAD_EVENTS, BOUND_KEYS, MODE, TABLE_READ_KEYS, VERSION_KEYS
-from pyspark_pravega.connector.options import ReadOptions, canonical, reads_own
+from pyspark_pravega.connector.option_names import (
+    BAD_EVENTS,
+    BOUND_KEYS,
+    MODE,
+    TABLE_READ_KEYS,
+    VERSION_KEYS,
+    reads_own,
+)
+from pyspark_pravega.connector.options import ReadOptions, canonical
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import (
     BatchReader,
@@ -251,7 +258,7 @@ def _now(read: _Read) -> tuple[Snapshot, ReadSet]:
         raise changed_table(stream, "it was dropped and made again, or all segments are gone that its bounds name")
     if (through := lake_between(read.client, whole, extent)) is not None:
         return through, seen
-    bounded = bounded_snapshot(read.client, whole, extent, fail_on_data_loss=read.options.fail_on_data_loss)
+    bounded = bounded_snapshot(read.client, whole, extent, read.options)
     return behind_lake(bounded) if bounded is whole else bounded, seen
 
 

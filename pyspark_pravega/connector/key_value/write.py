@@ -16,8 +16,8 @@ import pyarrow as pa
 from pyspark_pravega import settings
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS, KeyValueTable
 from pyspark_pravega.connector.key_value.definition import VERSION, KeyValueDefinition
-from pyspark_pravega.connector.option_names import ISOLATION_LEVEL, SERIALIZABLE, SNAPSHOT
-from pyspark_pravega.connector.options import canonical, isolation_level, writes_own
+from pyspark_pravega.connector.option_names import ISOLATION_LEVEL, SERIALIZABLE, SNAPSHOT, word_of, writes_own
+from pyspark_pravega.connector.options import canonical, isolation_level
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.table import DELETED, check_enforced
 from pyspark_pravega.connector.write import ChangesOfKeys, CommitReport, check_case
@@ -98,7 +98,7 @@ class KeyValuePlan:
         check_enforced(definition.properties.checks, checks, definition.stream)
         level = definition.properties.isolation_level
         if ISOLATION_LEVEL in given:
-            level = isolation_level(ISOLATION_LEVEL, given[ISOLATION_LEVEL])
+            level = isolation_level(word_of(given, ISOLATION_LEVEL), given[ISOLATION_LEVEL])
         plan = cls(
             definition=definition,
             codec=definition.values.for_writing(),

@@ -10,20 +10,21 @@ from pyspark_pravega.client.segments import SegmentState
 from pyspark_pravega.connector.bounds import Word
 from pyspark_pravega.connector.log import Snapshot
 from pyspark_pravega.connector.option_names import START_CUT
+from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read.extent import Extent
 from pyspark_pravega.errors import ConfigurationError, DataLossError, InvalidStreamCutError
 
 _log = logging.getLogger(__name__)
 
 
-def bounded_snapshot(client: Client, snapshot: Snapshot, extent: Extent, *, fail_on_data_loss: bool = True) -> Snapshot:
+def bounded_snapshot(client: Client, snapshot: Snapshot, extent: Extent, options: ReadOptions) -> Snapshot:
     """A stream between the bounds of a batch read.
 
     Args:
         client: the cluster.
         snapshot: the whole stream, as it is now.
         extent: the bounds.
-        fail_on_data_loss: as of `between`.
+        options: the read's.
 
     Raises:
         ConfigurationError: it begins at the tail.
@@ -31,14 +32,16 @@ def bounded_snapshot(client: Client, snapshot: Snapshot, extent: Extent, *, fail
         DataLossError: events between the bounds have been truncated.
     """
     if extent.start is Word.LATEST:
-        raise ConfigurationError(f'option "{START_CUT}" can\'t be latest in a batch read: nothing would be read')
+        raise ConfigurationError(
+            f'option "{options.word(START_CUT)}" can\'t be latest in a batch read: nothing would be read'
+        )
     if extent.end is Word.EARLIEST:
         return Snapshot(stream=snapshot.stream, parts=())
     start = extent.start if isinstance(extent.start, StreamCut) else None
     end = extent.end if isinstance(extent.end, StreamCut) else None
     if start is None and end is None:
         return snapshot
-    return between(client, snapshot, start, end, fail_on_data_loss=fail_on_data_loss)
+    return between(client, snapshot, start, end, fail_on_data_loss=options.fail_on_data_loss)
 
 
 def between(

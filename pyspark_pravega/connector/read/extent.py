@@ -64,7 +64,9 @@ def resolve_extent(client: Client, stream: Stream, options: ReadOptions, *, stre
     first, behind = _start(client, stream, options, streams), _end(client, stream, options, streams)
     start, end = first.at, behind.at
     if start is Word.LATEST and end is not Word.UNBOUNDED:
-        raise ConfigurationError(f'option "{START_CUT}" can\'t be latest where the end is given: nothing would be read')
+        raise ConfigurationError(
+            f'option "{options.word(START_CUT)}" can\'t be latest where the end is given: nothing would be read'
+        )
     # Where nothing was committed before the time that is given, the end is the head.
     last = client.controller.head(stream) if end is Word.EARLIEST and isinstance(start, StreamCut) else end
     if isinstance(start, StreamCut) and isinstance(last, StreamCut):
@@ -103,7 +105,7 @@ def resolve_extents(client: Client, streams: Sequence[Stream], options: ReadOpti
             names = [str(stream) for stream in streams]
             for name in bound.bounds.keys() - set(names):
                 raise ConfigurationError(
-                    f'option "{key}" names stream "{name}", which isn\'t read{did_you_mean(name, names)}'
+                    f'option "{options.word(key)}" names stream "{name}", which isn\'t read{did_you_mean(name, names)}'
                 )
     if not options.has_bounds:
         return []
@@ -125,16 +127,16 @@ def check_order(start: StreamCut, end: Mapping[int, int]) -> None:
 
 
 def _start(client: Client, stream: Stream, options: ReadOptions, streams: int) -> _Resolved:
-    option = START_TIME if isinstance(options.start, Time) else START_CUT
+    option = options.word(START_TIME if isinstance(options.start, Time) else START_CUT)
     start = _resolve(client, stream, options.start, option, streams)
     return _Resolved(Word.EARLIEST) if start.at is Word.UNBOUNDED else start
 
 
 def _end(client: Client, stream: Stream, options: ReadOptions, streams: int) -> _Resolved:
-    option = END_TIME if isinstance(options.end, Time) else END_CUT
+    option = options.word(END_TIME if isinstance(options.end, Time) else END_CUT)
     end = _resolve(client, stream, options.end, option, streams)
     if end.at is Word.EARLIEST and not isinstance(options.end, Time):
-        raise ConfigurationError(f'option "{END_CUT}" can\'t be earliest: nothing would be read')
+        raise ConfigurationError(f'option "{option}" can\'t be earliest: nothing would be read')
     return end
 
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from pyspark_pravega.client import Client, EventBatch, Stream
 from pyspark_pravega.client.events import EventTail
-from pyspark_pravega.connector.bounds import Word
+from pyspark_pravega.connector.bounds import Time, Word
 from pyspark_pravega.connector.option_names import (
     END_CUT,
     END_TIME,
@@ -82,14 +82,15 @@ def check_real_time(stream: Stream, options: ReadOptions) -> None:
         MAX_BYTES: options.max_bytes,
         MIN_EVENTS: options.min_events,
         MIN_PARTITIONS: options.min_partitions,
-        f"{END_CUT} or {END_TIME}": None if options.end is Word.UNBOUNDED else options.end,
+        END_TIME if isinstance(options.end, Time) else END_CUT: None if options.end is Word.UNBOUNDED else options.end,
     }
     for name, value in given.items():
         if value is not None:
             hint = f'; "{MOST_TASKS}" says how many tasks there are' if name == MIN_PARTITIONS else ""
             raise UnsupportedOperationError(
-                f'stream "{stream}" can\'t be read with "{name}" by a query with the real-time trigger, which reads '
-                f"rows as they come: leave the option out, or use trigger(processingTime=...){hint}"
+                f'stream "{stream}" can\'t be read with "{options.word(name)}" by a query with the real-time '
+                "trigger, which reads rows as they come: leave the option out, or use "
+                f"trigger(processingTime=...){hint}"
             )
 
 

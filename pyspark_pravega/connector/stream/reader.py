@@ -213,7 +213,7 @@ class SnapshotReader(SeveralStreamsReader):
             if snapshot is not None and snapshot.lake is not None:
                 partitions += self._in_lake(stream, snapshot.lake)
             else:
-                snapshot = bounded_snapshot(client, whole, extent, fail_on_data_loss=self._options.fail_on_data_loss)
+                snapshot = bounded_snapshot(client, whole, extent, self._options)
             partitions += self._readers[stream].arranged(snapshot)
         return partitions
 
