@@ -74,8 +74,8 @@ def leases_not_held() -> Iterator[None]:
 def tables_only_read_not_guarded() -> Iterator[None]:
     """Nothing keeps others from writing to a table that was only read: two transactions each miss the other's rows."""
 
-    def without_guards(client: Any, together: Any, parts: Any, guards: Any = ()) -> several.Several:
-        return several.Several(client, together, parts)
+    def without_guards(client: Any, together: Any, parts: Any, guards: Any, missing: Any) -> several.Several:
+        return several.Several(client, together, parts, missing=missing)
 
     with patch.object(product, "Several", without_guards):
         yield
