@@ -248,13 +248,15 @@ coverage-wire: $(STAMP)
 
 # Seeded runs over connections that break, of writers that come to harm, of writers while the stream scales, of queries
 # that are killed, of queries from stream to stream, in real time too, of pairs of statements, and of files' ingestion;
-# and of drivers and catalog processes that are killed; and key-value tables that others look for while they are made.
+# and of drivers and catalog processes that are killed; and key-value tables that others look for while they are made;
+# and transactions over three tables, by sessions and by a streaming query.
 # CHAOS_RUNS=N makes another number of each kind, CHAOS_FIRST_SEED=N begins elsewhere, ARGS="-k scales" takes one kind.
 chaos: $(STAMP)
 	CHAOS_CLIENT_RUNS=$${CHAOS_CLIENT_RUNS:-500} CHAOS_WRITE_RUNS=$${CHAOS_WRITE_RUNS:-300} \
 		CHAOS_SCALING_RUNS=$${CHAOS_SCALING_RUNS:-50} CHAOS_STREAM_RUNS=$${CHAOS_STREAM_RUNS:-200} \
 		CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-50} PAIR_ROUNDS=$${PAIR_ROUNDS:-20} KEYED_ROUNDS=$${KEYED_ROUNDS:-100} KEYED_KILLS=$${KEYED_KILLS:-all} INGESTION_KILLS=$${INGESTION_KILLS:-20} \
-		CDC_KILLS=$${CDC_KILLS:-6} REAL_TIME_KILLS=$${REAL_TIME_KILLS:-100} REAL_TIME_ONCE_KILLS=$${REAL_TIME_ONCE_KILLS:-200} CREATED_TABLES=$${CREATED_TABLES:-5000} $(BIN)/python -m pytest tests/chaos -s $(ARGS)
+		CDC_KILLS=$${CDC_KILLS:-6} REAL_TIME_KILLS=$${REAL_TIME_KILLS:-100} REAL_TIME_ONCE_KILLS=$${REAL_TIME_ONCE_KILLS:-200} CREATED_TABLES=$${CREATED_TABLES:-5000} \
+		TRANSACTION_ROUNDS=$${TRANSACTION_ROUNDS:-100} FAN_OUT_KILLS=$${FAN_OUT_KILLS:-100} $(BIN)/python -m pytest tests/chaos -s $(ARGS)
 
 # Each kind for a short time, from the first seed on, and one fault of a cluster: together 6 minutes.
 chaos-sample: $(STAMP)

@@ -17,8 +17,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -40,8 +41,10 @@ _PROGRAM = Path(__file__).parent / "real_time_program.py"
 class Program:
     """Spark, in a process that is started again when it was killed."""
 
-    def __init__(self, log: Path, *servers: str) -> None:
-        self._servers, self._log = servers, log
+    def __init__(
+        self, log: Path, *servers: str, program: Path = _PROGRAM, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        self._servers, self._log, self._program, self._environment = servers, log, program, environment
         self._process: subprocess.Popen[str] | None = None
         self._forgotten: subprocess.Popen[str] | None = None
 
@@ -50,8 +53,8 @@ class Program:
         if self._process is None:
             with self._log.open("a") as log:
                 self._process = subprocess.Popen(
-                    [sys.executable, str(_PROGRAM), *self._servers],
-                    env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                    [sys.executable, str(self._program), *self._servers],
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **self._environment},
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
@@ -88,7 +91,7 @@ class Program:
                 return line
         raise AssertionError(f"it has ended: {self.said}")
 
-    def kill(self, what: str) -> int:
+    def kill(self, what: str, by: signal.Signals = signal.SIGKILL) -> int:
         """Kill the driver with all its processes, or one kind of them; returns how many there were."""
         own = members(self.process.pid)
         kinds = {"catalog": b"process.service", "worker": b"daemon"}
@@ -97,7 +100,7 @@ class Program:
         victims = [pid for pid, command in own if what == "driver" or (kinds[what] in command and pid not in daemons)]
         for pid in victims:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, by)
         if what == "driver":
             self.end()
         return len(victims)

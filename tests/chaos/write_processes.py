@@ -25,8 +25,11 @@ from pyspark_pravega.client.controller.transactions import ControllerTransaction
 from pyspark_pravega.client.events import transaction_writer
 from pyspark_pravega.client.segments import gathering
 from pyspark_pravega.client.segments.writing import SegmentWriter
-from pyspark_pravega.connector.log import Ledger, cleaning
+from pyspark_pravega.connector.log import Ledger, cleaning, recovery
+from pyspark_pravega.connector.log.decided.decisions import Decisions
 from pyspark_pravega.connector.log.job_log import JobLog
+from pyspark_pravega.connector.write.commit import several
+from pyspark_pravega.connector.write.commit.several import Several
 from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
 from pyspark_pravega.connector.write.plan import Epoch, WritePlan
 from pyspark_pravega.connector.write.task import TransactionTask
@@ -54,9 +57,33 @@ _STEPS: dict[str, tuple[Any, str]] = {
     "attempts forgotten": (JobLog, "forget_attempts"),
     "ranges noted": (Ledger, "compacted"),
     "cleaning noted": (Ledger, "cleaned"),
+    "record made": (Decisions, "begin"),
+    "promises made": (Several, "_hold"),
+    "decision": (Decisions, "commit"),
+    "rolled forward": (several, "roll_forward"),
+    "transaction committed": (recovery, "commit_all"),
+    "table completed": (recovery, "_complete_member"),
+    "record forgotten": (Decisions, "forget"),
+    "withdrawal": (Decisions, "withdraw"),
+    "commit forgotten": (JobLog, "forget_commit"),
 }
 _TOGETHER = {"append": (transaction_writer, "store_together")}
 """Where little blocks of several segments do the same."""
+TOGETHER_STEPS = (
+    "record made",
+    "intent",
+    "promises made",
+    "decision",
+    "rolled forward",
+    "transaction committed",
+    "commit",
+    "table completed",
+    "log entry",
+    "record forgotten",
+    "withdrawal",
+    "commit forgotten",
+)
+"""Those of a transaction over several tables; some come once for each of them."""
 TASK_STEPS = ("begin", "transaction shared", "attempt noted", "append", "flush", "task's end")
 DRIVER_STEPS = (
     "take over",
@@ -79,6 +106,8 @@ class Fault:
     after: bool
     """Whether it happens when the step is done, else when it is about to be."""
     kind: str
+    times: int = 0
+    """How often the step is done before."""
 
 
 @dataclass(frozen=True)
@@ -140,8 +169,8 @@ class Child:
 def nursery() -> ForkServerContext:
     """Processes are forked from one that has imported everything: so they cost nearly nothing."""
     context = multiprocessing.get_context("forkserver")
-    # What tests have their processes do stands in `statements`, or in files of tests, which import pytest.
-    context.set_forkserver_preload([__name__, "statements", "pytest"])
+    # What tests have their processes do stands in modules of its own, or in files of tests, which import pytest.
+    context.set_forkserver_preload([__name__, "statements", "transaction_steps", "pytest"])
     before = os.environ.get("PYTHONPATH")
     # Python 3.11's fork server imports with the path of the environment only.
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)
@@ -208,14 +237,22 @@ def _serve(pipe: Connection, fault: Fault | None) -> None:
             os._exit(0)
 
 
+def place_of(step: str) -> tuple[Any, str]:
+    """What does a step, and by which name.
+
+    Args:
+        step: the step.
+    """
+    return _STEPS[step]
+
+
 def _prepare(pipe: Connection, fault: Fault) -> None:
     places = [_STEPS[fault.step], *([_TOGETHER[fault.step]] if fault.step in _TOGETHER else [])]
-    left = [1]
+    left = [*range(1 + fault.times)]
 
     def strike() -> None:
-        if not left:
+        if not left or left.pop():
             return
-        left.clear()
         if fault.kind == KILL:
             os.kill(os.getpid(), signal.SIGKILL)
         elif fault.kind == STALL:

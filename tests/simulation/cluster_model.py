@@ -181,6 +181,10 @@ class ClusterModel:
             )
         return found
 
+    def owner_of(self, segment_id: int) -> SegmentRange:
+        """What a segment has of the key space."""
+        return self.ranges[segment_id]
+
     def read(self, segment_id: int, start: int, end: int) -> list[int]:
         """The events between two offsets, as if a reader had read them before they were truncated."""
         return (self.segments.get(segment_id) or self.deleted[segment_id]).between(start, end)
@@ -197,8 +201,8 @@ class ClusterModel:
         """
         # Blocks are numbered: they are sent again until each is there once.
         self.world.step("write")
-        one = self.transactions[transaction.id]
-        if one.state != TransactionState.OPEN:
+        one = self.transactions.get(transaction.id)
+        if one is None or one.state != TransactionState.OPEN:
             raise TransactionError("it is gone")
         ranges: dict[int, list[tuple[int, int]]] = {}
         for event, key in rows.items():
@@ -222,8 +226,9 @@ class ClusterModel:
             ranges: where they lie.
         """
         self.world.step("copy")
-        one, other, copied = self.transactions[target[0]], self.transactions[source[0]], (*source, ranges[0][0])
-        if not one.state == other.state == TransactionState.OPEN:
+        one, other = self.transactions.get(target[0]), self.transactions.get(source[0])
+        copied = (*source, ranges[0][0])
+        if one is None or other is None or not one.state == other.state == TransactionState.OPEN:
             raise SegmentNotFoundError("one of them is gone")
         if copied not in one.copied:
             one.copied.add(copied)

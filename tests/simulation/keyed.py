@@ -15,6 +15,7 @@ from typing import Any, cast
 from unittest.mock import patch
 
 from cluster_model import KEYS, ROWS, STREAM, ClusterModel
+from ending import come_to_rest
 from history import UnexplainedError
 from model_patches import Turns, played_in, simulation_client
 from simulation import FAILED, History
@@ -40,7 +41,7 @@ from pyspark_pravega.errors import PravegaError, SegmentTruncatedError, VersionN
 
 KEYED = 3_000_000
 """Histories of seeds from this one on are of a table with a key."""
-_COMPACTED, _WIDE = 1 << 40, 1 << 41
+COMPACTED, _WIDE = 1 << 40, 1 << 41
 _MANY, _KEPT = 26, 20
 Rows = dict[int, tuple[int, bool]]
 """Of each key the statement that has written its row, and whether that has a value in the added column."""
@@ -127,7 +128,7 @@ class KeyedHistory:
         Raises:
             AssertionError: something was seen that can't be.
         """
-        with played_in(self.world, self.cluster), _keyed(self):
+        with played_in(self.world, self.cluster), played_with_a_key(self):
             self._take_part()
             self.world.run()
             self._judge()
@@ -171,16 +172,16 @@ class KeyedHistory:
                 taken = snapshot.take_snapshot(client, STREAM)
                 before = self._rows(taken)
                 reads = [replace(ReadSet.of(taken), schema=known.schema_name)]
-            plan = _plan()
+            plan = keyed_plan()
             job = UpdateJob(plan) if updates else WriteJob(plan)
             statement.job = str(job.job)
             events = [
-                _event(statement.number, key, wide=known.wide and (not updates or before.get(key, (0, False))[1]))
+                event_of(statement.number, key, wide=known.wide and (not updates or before.get(key, (0, False))[1]))
                 for key in keys
             ]
             messages: list[TaskMessage | None] = [None]
             try:
-                messages[:] = [_written(job, events)]
+                messages[:] = [written(job, events)]
                 if isinstance(job, ReadingJob):
                     job.commit_job(messages, seen=reads)
                 else:
@@ -285,22 +286,19 @@ class KeyedHistory:
         for part in taken.parts:
             for event in self.cluster.read(part.segment_id, part.start, part.end):
                 key = event % ROWS
-                newest = (not event & _COMPACTED, event)
+                newest = (not event & COMPACTED, event)
                 if key not in last or newest[0] >= last[key][0]:
                     last[key] = newest
-        return {key: ((event & _COMPACTED - 1) // ROWS, bool(event & _WIDE)) for key, (_, event) in last.items()}
+        return {key: ((event & COMPACTED - 1) // ROWS, bool(event & _WIDE)) for key, (_, event) in last.items()}
 
     def events_of(self, taken: Snapshot, definition: Definition) -> list[int]:
         """What a compaction writes: the rows, with the columns that it knows."""
         rows = self._rows(taken).items()
-        return [_COMPACTED | _event(number, key, wide=wide and definition.wide) for key, (number, wide) in rows]
+        return [COMPACTED | event_of(number, key, wide=wide and definition.wide) for key, (number, wide) in rows]
 
     # What may be seen
 
     def _judge(self) -> None:
-        world = self.world
-        world.calm = True
-        world.later.clear()
         log = cast(Ledger, opening.open_ledger(self.cluster.client, STREAM))
 
         def look() -> None:
@@ -309,8 +307,7 @@ class KeyedHistory:
             for name in self.cuts:
                 self._read_cut(name)
 
-        world.add("the end", look)
-        world.run()
+        come_to_rest(self.world, look)
         jobs, by_job = self.cluster.table.jobs, {one.job: one for one in self.statements if one.job}
         contents: list[Rows] = [{}]
         done: list[Statement] = []
@@ -340,18 +337,18 @@ def history_of(seed: int) -> History | KeyedHistory:
     return KeyedHistory(seed) if seed >= KEYED else History(seed)
 
 
-def _event(number: int, key: int, *, wide: bool) -> int:
+def event_of(number: int, key: int, *, wide: bool) -> int:
     return number * ROWS + key | (_WIDE if wide else 0)
 
 
-def _plan() -> WritePlan:
+def keyed_plan() -> WritePlan:
     return replace(History._plan(cast(Any, None), SERIALIZABLE), codec=CodecModel())
 
 
-def _written(job: WriteJob, events: Sequence[int]) -> TaskMessage:
+def written(job: WriteJob, events: Sequence[int]) -> TaskMessage:
     """A task writes events."""
     cluster: ClusterModel = simulation_client().pool.cluster
-    log = cast(Ledger, opening.open_ledger(cluster.client, STREAM)).job(job.job)
+    log = job.ledger().job(job.job)
     task = TransactionTask(cluster.client, log, job.plan, partition=0)
     try:
         return TaskMessage(stage(cluster, task, {event: KEYS[event % ROWS] for event in events}, 0), job=job.job)
@@ -374,7 +371,7 @@ class _ReaderModel:
 
 
 @contextlib.contextmanager
-def _keyed(history: KeyedHistory) -> Iterator[None]:
+def played_with_a_key(history: KeyedHistory) -> Iterator[None]:
     """What compactions take from outside is the history's meanwhile."""
 
     def looked_up(*_: Any) -> Definition:
@@ -384,14 +381,14 @@ def _keyed(history: KeyedHistory) -> Iterator[None]:
         return _ReaderModel(history, taken, known)
 
     def write_partition(self: WriteJob, partition: int, events: list[int]) -> TaskMessage:
-        return _written(self, events)
+        return written(self, events)
 
     def written_keys(parts: Sequence[SegmentPart]) -> Iterator[Any]:
         for part in parts:
             events = history.cluster.read(part.segment_id, part.start, part.end)
-            yield SimpleNamespace(num_rows=sum(not event & _COMPACTED for event in events))
+            yield SimpleNamespace(num_rows=sum(not event & COMPACTED for event in events))
 
-    plans = SimpleNamespace(of=lambda *_, **__: _plan())
+    plans = SimpleNamespace(of=lambda *_, **__: keyed_plan())
     patches: list[tuple[Any, str, Any]] = [
         (compaction, "load_definition", looked_up),
         (overwrite, "load_definition", lambda *_: history._definition()),

@@ -69,7 +69,7 @@ def modelled() -> Iterator[None]:
         (deadlines, "_GENERATOR", random_model),
         (opening, "KeyValueTable", _TABLES),
         (decisions, "KeyValueTable", _TABLES),
-        (together, "Begun", _AtOnce),
+        (together, "Begun", AtOnce),
         (WriteJob, "kept_alive", lambda self, partitions: contextlib.nullcontext()),
         (json_table, "time", time_model),
         (replacing, "shown", tables.shown),
@@ -78,7 +78,7 @@ def modelled() -> Iterator[None]:
         (gathering, "_copy", _copy),
         (admission._Walk, "_look_ahead", _borders),
     ]
-    patches += [(module, "Begun", _AtOnce) for module in (recovery, committer, cuts, write_job)]
+    patches += [(module, "Begun", AtOnce) for module in (recovery, committer, cuts, write_job)]
     patches += [(module, "_log", _QUIET) for module in (recovery, cleaning, frontier)]
     with contextlib.ExitStack() as stack:
         for place, name, new in patches:
@@ -100,7 +100,7 @@ def _states(pool: Any, stream: Any, segment_ids: Any, **_: bool) -> Any:
     return _NOW.cluster.of(stream).segment_states(segment_ids)
 
 
-class _AtOnce(Future[Any]):
+class AtOnce(Future[Any]):
     """A call that is over as soon as it is begun."""
 
     def __init__(self, call: Callable[[], Any]) -> None:

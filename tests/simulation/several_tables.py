@@ -10,15 +10,16 @@ import contextlib
 import copy
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
-from cluster_model import KEYS, ROWS, ClusterModel
+from cluster_model import KEYS, ClusterModel
+from ending import check_log, come_to_rest, rows_of
 from history import NEVER, Kind, Operation, UnexplainedError, content_of
 from model_patches import played_in
 from repeating import repeated
+from several_order import STREAMS, Change, explain_several
 from simulation import FAILED
 from table_model import TableModel
 from world import Profile, World
@@ -26,7 +27,7 @@ from writing import MergingJob, write_partitions
 
 from pyspark_pravega.client import Stream
 from pyspark_pravega.client.positions import truncate_stream
-from pyspark_pravega.connector.log import Ledger, Snapshot, opening, settle, snapshot
+from pyspark_pravega.connector.log import Commit, Ledger, Snapshot, State, opening, settle, snapshot
 from pyspark_pravega.connector.log.decided.decisions import DECISIONS
 from pyspark_pravega.connector.log.entry_keys import ledger_name
 from pyspark_pravega.connector.option_names import EXACTLY_ONCE, SERIALIZABLE
@@ -36,15 +37,16 @@ from pyspark_pravega.connector.write.job import TaskMessage
 from pyspark_pravega.connector.write.overwrite import OverwritingJob, replace_all
 from pyspark_pravega.connector.write.read_set import ReadSet
 from pyspark_pravega.connector.write.together import transaction as product
-from pyspark_pravega.errors import PravegaError
+from pyspark_pravega.errors import PravegaError, StreamNotFoundError
 from pyspark_pravega.settings import Settings
 
 TRANSACTIONS = 5_000_000
 """The first seed of these histories."""
-STREAMS = tuple(Stream("shop", name) for name in ("orders", "payments", "stock"))
 _SETTINGS = Settings(controller_uri="tcp://model:1")
-_Content = tuple[int, ...]
-"""Of each table the statements whose rows it has, as bits; and the last epoch that is there."""
+
+
+_NAMES: dict[str, Stream | None] = {ledger_name(stream): stream for stream in STREAMS}
+_NAMES[ledger_name(Stream("shop", DECISIONS))] = None
 
 
 class Clusters:
@@ -52,11 +54,11 @@ class Clusters:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.models = {stream: ClusterModel(world, stream) for stream in STREAMS}
-        self.tables = {ledger_name(stream): model.table for stream, model in self.models.items()}
-        self.tables[ledger_name(Stream("shop", DECISIONS))] = TableModel(world)
+        self.models = self.make_models()
+        self.records = TableModel(world)
+        """Of transactions."""
         world.server, world.accident, world.growth = self.work, self.end_a_lease, self.begin_scale
-        controller = Dispatching(self)
+        controller = self.controller()
         self.client: Any = SimpleNamespace(
             controller=controller,
             truncate=lambda cut: truncate_stream(self.client.pool, cut),
@@ -68,21 +70,34 @@ class Clusters:
         for model in self.models.values():
             model.client = self.client
 
+    def make_models(self) -> dict[Stream, ClusterModel]:
+        """The tables, anew."""
+        return {stream: ClusterModel(self.world, stream) for stream in STREAMS}
+
+    def controller(self) -> Dispatching:
+        """What answers calls of the controller."""
+        return Dispatching(self)
+
     def of(self, stream: Stream) -> ClusterModel:
         """The model that has a stream."""
         return self.models[stream]
 
     def table_of(self, name: str) -> TableModel:
         """The key-value table of a name."""
-        return self.tables[name]
+        stream = _NAMES[name]
+        return self.records if stream is None else self.log_of(stream)
+
+    def log_of(self, stream: Stream) -> TableModel:
+        """The key-value table with a table's commit log."""
+        return self.models[stream].table
 
     def work(self) -> bool:
         """Do one thing of what the servers do by themselves; False when there is none to do."""
         models = list(self.models.values())
         self.world.rng.shuffle(models)
-        tables = [table for table in self.tables.values() if table.under_way]
-        if tables:
-            return tables[0].index()
+        for table in (*(model.table for model in models), self.records):
+            if table.under_way:
+                return table.index()
         return any(model.work() for model in models)
 
     def end_a_lease(self) -> None:
@@ -96,48 +111,32 @@ class Dispatching:
     """Calls of the controller, each to the model that has the stream."""
 
     def __init__(self, clusters: Clusters) -> None:
-        self._clusters = clusters
+        self.clusters = clusters
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def call(stream: Stream, *given: Any, **named: Any) -> Any:
-            return getattr(self._clusters.of(stream).controller, name)(stream, *given, **named)
+            return getattr(self.clusters.of(stream).controller, name)(stream, *given, **named)
 
         return call
-
-
-@dataclass(kw_only=True)
-class Change:
-    """What one client did."""
-
-    number: int
-    kind: str
-    actor: str
-    begun: int
-    ended: int = NEVER
-    failed: bool = False
-    told: str = ""
-    read: dict[Stream, frozenset[int]] = field(default_factory=dict)
-    """Of each table that it has read the statements whose rows it saw."""
-    written: set[Stream] = field(default_factory=set)
-    """The tables to which it adds rows."""
-    epoch: int | None = None
-    """Of a micro-batch its number: it is there once, and none behind a later one."""
-    repeated: bool = False
-    """Whether it was told that the micro-batch, or a later one, had been there already, or that this one was."""
-    emptied: Stream | None = None
-    """The table of which it has removed all rows that were there before."""
 
 
 class TransactionHistory:
     """One seed's."""
 
+    kinds: tuple[str, ...] = ("several",) * 4 + ("insert", "overwrite", "truncate")
+    """What drivers do, the more often the more often it is here."""
+
     def __init__(self, seed: int, profile: Profile | None = None) -> None:
         self.seed, self.world = seed, World(seed, profile)
-        self.clusters = Clusters(self.world)
+        self.clusters = self.make_clusters()
         self.changes: list[Change] = []
         self.rows: dict[Stream, dict[int, Operation]] = {stream: {} for stream in STREAMS}
         """What each statement has written to each table."""
         self._repeats = bool(seed % 2)
+
+    def make_clusters(self) -> Clusters:
+        """The tables, anew."""
+        return Clusters(self.world)
 
     def run(self) -> None:
         """Let it happen, and judge it.
@@ -146,50 +145,54 @@ class TransactionHistory:
             AssertionError: something was seen that can't be.
         """
         with played_in(self.world, cast(Any, self.clusters)):
-            rng = self.world.rng
-            for number in range(rng.choice((2, 2, 3))):
-                name = f"driver {number}"
-                kinds = [
-                    rng.choice(("several",) * 4 + ("insert", "overwrite", "truncate"))
-                    for _ in range(rng.choice((1, 2)))
-                ]
-                self.world.add(name, partial(self._drive, name, kinds))
-            for number in range(rng.choice((1, 2))):
-                looks = rng.choice((1, 2, 3))
-                self.world.add(f"reader {number}", partial(self._read_often, f"reader {number}", looks))
+            self._take_part()
             self.world.run()
             self._judge()
 
     # Actors
+
+    def _take_part(self) -> None:
+        rng = self.world.rng
+        for number in range(rng.choice((2, 2, 3))):
+            name = f"driver {number}"
+            kinds = [rng.choice(self.kinds) for _ in range(rng.choice((1, 2)))]
+            self.world.add(name, partial(self._drive, name, kinds))
+        for number in range(rng.choice((1, 2))):
+            looks = rng.choice((1, 2, 3))
+            self.world.add(f"reader {number}", partial(self._read_often, f"reader {number}", looks))
 
     def _drive(self, name: str, kinds: Sequence[str]) -> None:
         for kind in kinds:
             with contextlib.suppress(PravegaError):
                 self._statement(name, kind)
 
-    def _statement(self, name: str, kind: str) -> None:
+    def _statement(self, name: str, kind: str, epoch: int | None = None) -> None:
         change = self._begin(kind, name)
+        change.epoch = epoch
         try:
             if kind == "several":
                 self._several(change)
             elif kind == "truncate":
                 change.emptied = self.world.rng.choice(STREAMS)
-                replace_all(self.clusters.client, _log(self.clusters, change.emptied))
-            else:
+                replace_all(self.clusters.client, log_of(self.clusters, change.emptied))
+            elif kind in ("insert", "overwrite"):
                 self._alone(change)
-        except FAILED as error:
-            change.failed, change.told = True, repr(error)[:90]
-            self.world.note(f"is told {change.told}")
-            raise
+            else:
+                self._other(change)
         except PravegaError as error:
-            change.told = repr(error)[:90]
+            change.failed, change.told = self._has_failed(change, error), repr(error)[:90]
             self.world.note(f"is told {change.told}")
             raise
-        self._end(change)
+        if change.ended == NEVER:
+            self._end(change)
+
+    def _has_failed(self, change: Change, error: PravegaError) -> bool:
+        """Whether a client that is told this may rely on nothing having been written."""
+        return isinstance(error, FAILED)
 
     def _alone(self, change: Change) -> None:
         stream = self.world.rng.choice(STREAMS)
-        job = (OverwritingJob if change.kind == "overwrite" else WriteJob)(_plan(stream))
+        job = OverwritingJob(plan_of(stream)) if change.kind == "overwrite" else self._job(stream, merges=False)
         if change.kind == "overwrite":
             change.emptied = stream
         messages: list[TaskMessage | None] = [None, None]
@@ -203,6 +206,10 @@ class TransactionHistory:
                 job.abort_job(messages)
             raise
 
+    def _other(self, change: Change) -> None:
+        """What only other histories have."""
+        raise AssertionError(change.kind)
+
     def _several(self, change: Change) -> None:
         rng, client = self.world.rng, self.clusters.client
         written = rng.sample(STREAMS, rng.choice((1, 2, 2, 3)))
@@ -214,18 +221,15 @@ class TransactionHistory:
                 # A later statement reads one more table, at the same moment.
                 before = {stream: taken.version for stream, taken in seen.items()}
                 seen |= snapshot.take_snapshots(client, read[2:], before)
-            change.read = {stream: self._content(stream, taken) for stream, taken in seen.items()}
-        reads = {stream: product.TableRead(stream=stream, seen=[ReadSet.of(taken)]) for stream, taken in seen.items()}
+        reads = {stream: self._noted(change, stream, taken) for stream, taken in seen.items()}
         id, running = uuid.UUID(int=rng.getrandbits(128)), []
         prepared: list[product.Prepared] = []
-        epoch = None
-        if rng.random() < 0.15:
-            # A micro-batch, which others may bring, too.
-            change.epoch = rng.choice((0, 1))
-            epoch, written = Epoch(query="query", number=change.epoch), list(STREAMS[: 2 + change.epoch])
+        if self._is_epoch(change):
+            written = list(STREAMS[: 2 + min(change.epoch or 0, 1)])
+        epoch = None if change.epoch is None else Epoch(query="query", number=change.epoch)
         try:
             for stream in written:
-                job = MergingJob(_plan(stream)) if stream in read and rng.random() < 0.5 else WriteJob(_plan(stream))
+                job = self._job(stream, merges=stream in read and rng.random() < 0.5)
                 messages: list[TaskMessage | None] = [None, None]
                 running = [(job, messages)]
                 messages[:] = self._written(change, job, stream)
@@ -234,6 +238,7 @@ class TransactionHistory:
                 assert one is not None
                 prepared.append(one)
                 running = []
+                self._goes_on(change, prepared)
             if rng.random() < 0.1:
                 raise PravegaError("it is rolled back")
             stage = self._asked(change.actor, lambda: product.commit_together(client, copy.deepcopy(prepared), reads))
@@ -246,6 +251,23 @@ class TransactionHistory:
             raise
         with contextlib.suppress(PravegaError):
             product.forget_together(client, prepared)
+
+    def _is_epoch(self, change: Change) -> bool:
+        """Whether it is a micro-batch, which others may bring, too."""
+        if self.world.rng.random() < 0.15:
+            change.epoch = self.world.rng.choice((0, 1))
+        return change.epoch is not None
+
+    def _noted(self, change: Change, stream: Stream, taken: Snapshot) -> product.TableRead:
+        """What a transaction has read of a table."""
+        change.read[stream] = self._content(stream, taken)
+        return product.TableRead(stream=stream, seen=[ReadSet.of(taken)])
+
+    def _job(self, stream: Stream, *, merges: bool) -> WriteJob:
+        return MergingJob(plan_of(stream)) if merges else WriteJob(plan_of(stream))
+
+    def _goes_on(self, change: Change, prepared: list[product.Prepared]) -> None:
+        """A transaction may have another statement on the table that it has just written to."""
 
     def _asked(self, name: str, ask: Callable[[], Stage]) -> Stage:
         if not self._repeats or self.world.rng.random() < 0.3:
@@ -271,8 +293,8 @@ class TransactionHistory:
 
     def _read(self, name: str, streams: Sequence[Stream]) -> None:
         change = self._begin("read", name)
-        taken = snapshot.take_snapshots(self.clusters.client, streams)
-        change.read = {stream: self._content(stream, one) for stream, one in taken.items()}
+        for stream, taken in snapshot.take_snapshots(self.clusters.client, streams).items():
+            self._noted(change, stream, taken)
         self._end(change)
 
     # What was seen
@@ -288,109 +310,46 @@ class TransactionHistory:
         self.world.note(f"is through with {change.number}")
 
     def _content(self, stream: Stream, taken: Snapshot) -> frozenset[int]:
-        model = self.clusters.of(stream)
-        events = []
-        for part in taken.parts:
-            owner = model.ranges[part.segment_id]
-            for event in model.read(part.segment_id, part.start, part.end):
-                if not owner.min_key <= KEYS[event % len(KEYS)] < owner.max_key:
-                    raise UnexplainedError(f"event {event} lies in segment {part.segment_id}, which has other keys")
-                events.append(divmod(event, ROWS))
-        return content_of(events, cast(Any, self.rows[stream]))
+        return content_of(rows_of(self.clusters.of(stream), taken), cast(Any, self.rows[stream]))
 
     def _judge(self) -> None:
-        world = self.world
-        world.calm = True
-        world.later.clear()
-
-        def look() -> None:
+        def look() -> list[tuple[list[Commit], State]]:
             for _ in range(2):
                 # The last change of somebody who has died may be read only now.
-                for stream in STREAMS:
-                    settle(self.clusters.client, _log(self.clusters, stream))
-                world.sleep(1.0)
-            self._read("the end", STREAMS)
+                for stream in self._there():
+                    settle(self.clusters.client, log_of(self.clusters, stream))
+                self.world.sleep(1.0)
+            there = self._there()
+            self._read("the end", there)
+            logs = [log_of(self.clusters, stream) for stream in there]
+            return [(list(log.all_commits()), log.state()) for log in logs]
 
-        world.add("the end", look)
-        world.run()
+        looked = come_to_rest(self.world, look)
         if self.changes[-1].ended == NEVER:
             raise UnexplainedError("the tables can't be read in the end")
         explain_several(self.changes)
-        for stream in STREAMS:
-            self._check_log(stream)
+        for commits, state in looked:
+            check_log(commits, state)
 
-    def _check_log(self, stream: Stream) -> None:
-        log = _log(self.clusters, stream)
-        found: list[Any] = []
-        self.world.add("the log", lambda: found.extend((list(log.all_commits()), log.state())))
-        self.world.run()
-        commits, state = found
-        if [commit.version for commit in commits] != list(range(1, state.version + 1)):
-            raise UnexplainedError(f"the log has versions {[commit.version for commit in commits]}")
-        ids = [id for commit in commits for id in commit.transactions]
-        if len(set(ids)) != len(ids) or state.pending is not None:
-            raise UnexplainedError("a commit is in the log twice, or is left")
+    def _there(self) -> Sequence[Stream]:
+        """The tables that haven't been dropped."""
+        return STREAMS
 
 
-def explain_several(changes: Sequence[Change]) -> None:
-    """Find an order that explains a history, as `history.explain` does for one table.
+def log_of(clusters: Clusters, stream: Stream) -> Ledger:
+    """A table's commit log.
 
     Raises:
-        UnexplainedError: there is none.
+        StreamNotFoundError: there is no such table.
     """
-    asked = [one for one in changes if not one.failed and (one.kind != "read" or one.ended != NEVER)]
-    asked.sort(key=lambda one: (one.ended, one.begun))
-    needed = sum(1 << one.number for one in asked if one.ended != NEVER)
-    places = {stream: place for place, stream in enumerate(STREAMS)}
-    dead_ends: set[tuple[int, _Content]] = set()
-
-    def after(one: Change, content: _Content) -> _Content | None:
-        now = list(content)
-        if one.repeated and one.epoch is not None and now[-1] >= one.epoch:
-            # Another one's, whatever this one has read.
-            return content
-        for stream, seen in one.read.items():
-            if content[places[stream]] != sum(1 << number for number in seen):
-                return None
-        if one.epoch is not None:
-            if now[-1] >= one.epoch:
-                return None
-            now[-1] = one.epoch
-        if one.emptied is not None:
-            now[places[one.emptied]] = 0
-        for stream in one.written:
-            now[places[stream]] |= 1 << one.number
-        return tuple(now)
-
-    def search(done: int, content: _Content) -> bool:
-        if done & needed == needed:
-            return True
-        if (done, content) in dead_ends:
-            return False
-        left = [one for one in asked if not done >> one.number & 1]
-        first_end = min(one.ended for one in left)
-        for one in left:
-            follows = after(one, content) if one.begun <= first_end else None
-            if follows is not None and search(done | 1 << one.number, follows):
-                return True
-        dead_ends.add((done, content))
-        return False
-
-    if not search(0, (*(0 for _ in STREAMS), -1)):
-        lines = "\n".join(
-            f"  {one.number:2} {one.actor:10} {one.begun:5} to {'?' if one.ended == NEVER else one.ended:5} {one.kind} "
-            f"{'failed' if one.failed else ''} saw { {s.name: sorted(n) for s, n in one.read.items()} }, wrote "
-            f"{sorted(s.name for s in one.written)}, emptied {one.emptied}; {one.told}"
-            for one in changes
-        )
-        raise UnexplainedError(f"no order explains this history:\n{lines}")
+    log: Ledger | None = opening.open_ledger(clusters.client, stream)
+    if log is None:
+        raise StreamNotFoundError(f'there is no stream "{stream}"')
+    return log
 
 
-def _log(clusters: Clusters, stream: Stream) -> Ledger:
-    return cast(Ledger, opening.open_ledger(clusters.client, stream))
-
-
-def _plan(stream: Stream) -> WritePlan:
+def plan_of(stream: Stream) -> WritePlan:
+    """How a statement writes to a table."""
     nothing: Any = None
     return WritePlan(
         settings=_SETTINGS,

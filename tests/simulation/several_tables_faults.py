@@ -8,9 +8,12 @@ from typing import Any
 from unittest.mock import patch
 
 from pyspark_pravega.client import Stream, TransactionState
+from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import Ledger, Snapshot, State, recovery, snapshot
+from pyspark_pravega.connector.log.decided import decisions
 from pyspark_pravega.connector.write.commit import several
 from pyspark_pravega.connector.write.together import transaction as product
+from pyspark_pravega.errors import ConflictError
 
 
 @contextlib.contextmanager
@@ -67,6 +70,38 @@ def leases_not_held() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def tables_only_read_not_guarded() -> Iterator[None]:
+    """Nothing keeps others from writing to a table that was only read: two transactions each miss the other's rows."""
+
+    def without_guards(client: Any, together: Any, parts: Any, guards: Any, missing: Any) -> several.Several:
+        return several.Several(client, together, parts, missing=missing)
+
+    with patch.object(product, "Several", without_guards):
+        yield
+
+
+@contextlib.contextmanager
+def keys_not_compared() -> Iterator[None]:
+    """Of a table with a key nobody looks whether others have written the keys that a transaction has read."""
+    with patch.object(product, "is_unchanged_for_keys", lambda *_: True):
+        yield
+
+
+@contextlib.contextmanager
+def committed_records_swept() -> Iterator[None]:
+    """What is swept of old records are those of transactions that are there, too."""
+
+    def sweep(self: decisions.Decisions) -> None:
+        for key, document in self._table.iterate():
+            if document.content["at"] < now_ms() - decisions._KEPT_MS:
+                with contextlib.suppress(ConflictError):
+                    self._table.remove((key, document.version))
+
+    with patch.object(decisions.Decisions, "_sweep", sweep):
+        yield
+
+
 FAULTS: tuple[Callable[[], contextlib.AbstractContextManager[Any]], ...] = (
     tables_seen_alone,
     record_not_asked_by_readers,
@@ -74,3 +109,9 @@ FAULTS: tuple[Callable[[], contextlib.AbstractContextManager[Any]], ...] = (
     reads_not_compared,
     leases_not_held,
 )
+WIDE_FAULTS: tuple[Callable[[], contextlib.AbstractContextManager[Any]], ...] = (
+    tables_only_read_not_guarded,
+    keys_not_compared,
+    committed_records_swept,
+)
+"""Those that wide histories see."""

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
 import tables
-from cluster_model import KEYS, ROWS, STREAM, ClusterModel
+from cluster_model import KEYS, STREAM, ClusterModel
+from ending import check_log, come_to_rest, rows_of
 from history import NEVER, Kind, Operation, UnexplainedError, content_of, explain
 from model_patches import modelled, played_in
 from repeating import repeated
@@ -262,14 +262,7 @@ class History:
         self.world.note(f"is through with {operation.number}: {sorted(operation.seen)}")
 
     def _content(self, taken: Snapshot) -> frozenset[int]:
-        events = []
-        for part in taken.parts:
-            owner = self.cluster.ranges[part.segment_id]
-            for event in self.cluster.read(part.segment_id, part.start, part.end):
-                if not owner.min_key <= KEYS[event % len(KEYS)] < owner.max_key:
-                    raise UnexplainedError(f"event {event} lies in segment {part.segment_id}, which has other keys")
-                events.append(divmod(event, ROWS))
-        content = content_of(events, self.operations)
+        content = content_of(rows_of(self.cluster, taken), self.operations)
         if self.by_version.setdefault(taken.version, content) != content:
             raise UnexplainedError(
                 f"version {taken.version} was seen with {self.by_version[taken.version]}, and {content}"
@@ -279,23 +272,20 @@ class History:
     def _judge(self) -> None:
         """Bring everything to rest as the next writer would, look at what is there, and explain the history."""
         world = self.world
-        world.calm = True
-        world.later.clear()
         log = cast(Ledger, opening.open_ledger(self.cluster.client, STREAM))
 
-        def look() -> None:
+        def look() -> tuple[list[Commit], State]:
             settle(self.cluster.client, log)
             world.sleep(20.0 if self.replaces else 1.0)
             if self.replaces:
                 self._look("the end")
             self._read("the end", 1)
-            looked.append((list(log.all_commits()), log.state()))
+            looked = list(log.all_commits()), log.state()
             if self.query is not None:
                 self.query.read_to_the_end()
+            return looked
 
-        looked: list[tuple[list[Commit], State]] = []
-        world.add("the end", look)
-        world.run()
+        commits, state = come_to_rest(world, look)
         if self.operations[-1].ended == NEVER:
             raise UnexplainedError("the table can't be read in the end")
         # Of an attempt that comes when its job is over, and isn't told, the lease ends.
@@ -308,24 +298,12 @@ class History:
                 f"{self.operations[-1].table}"
             )
         explain(self.operations, self.cluster.table.landed)
-        commits, state = looked[0]
-        self._check_log(commits, state)
-        if self.query is not None:
-            self.query.judge(self.operations, {commit.job: commit.version for commit in commits})
-
-    def _check_log(self, commits: list[Commit], state: State) -> None:
-        """Versions ascend in time without a gap, each commit is there once, and its rows are counted."""
-        if [commit.version for commit in commits] != list(range(1, state.version + 1)):
-            raise UnexplainedError(f"the log has versions {[commit.version for commit in commits]}")
-        times = [commit.committed_at for commit in commits]
-        if any(later <= earlier for earlier, later in itertools.pairwise(times)):
-            raise UnexplainedError(f"versions' times go back: {times}")
-        for what in ([commit.job for commit in commits], [t for commit in commits for t in commit.transactions]):
-            if len(set(what)) != len(what):
-                raise UnexplainedError("a commit is in the log twice")
+        check_log(commits, state)
         rows = sum(len(self.operations[number].rows) for number in self.operations[-1].seen)
         if state.rows is not None and state.rows != rows:
             raise UnexplainedError(f"the log counts {state.rows} rows, and there are {rows}")
+        if self.query is not None:
+            self.query.judge(self.operations, {commit.job: commit.version for commit in commits})
 
 
 def failures(

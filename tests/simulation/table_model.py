@@ -42,7 +42,9 @@ class TableModel:
     ) -> Iterator[tuple[bytes, Entry]]:
         for key in sorted(self.readable):
             if key.startswith(prefix) and (start is None or key >= start) and (stop is None or key < stop):
-                yield key, self.readable[key]
+                entry = self.readable.get(key)
+                if entry is not None:
+                    yield key, entry
 
     def index(self) -> bool:
         """Make the oldest change readable that isn't; False where there is none."""

@@ -13,7 +13,9 @@ from keyed import KEYED, KeyedHistory
 from model_patches import modelled
 from several_tables import TRANSACTIONS, TransactionHistory
 from several_tables_faults import FAULTS as TRANSACTION_FAULTS
+from several_tables_faults import WIDE_FAULTS
 from simulation import MERGING, REPEATING, History, failures
+from wide_tables import WIDE, WideHistory
 
 SAMPLE, FEWER = 500, 150
 ENOUGH = 6000
@@ -58,6 +60,24 @@ def test_each_history_of_transactions_over_tables_is_explained() -> None:
 def test_a_fault_of_transactions_is_seen(fault: Fault) -> None:
     first = RARE.get(fault.__name__, TRANSACTIONS)
     assert failures(range(first, first + ENOUGH), switch=fault, make=TransactionHistory)
+
+
+def test_each_history_of_transactions_beside_all_else_is_explained() -> None:
+    assert failures(range(WIDE, WIDE + SAMPLE), most=3, make=WideHistory) == []
+
+
+@pytest.mark.parametrize("fault", WIDE_FAULTS, ids=lambda fault: fault.__name__)
+@pytest.mark.in_turn
+def test_a_fault_of_transactions_beside_all_else_is_seen(fault: Fault) -> None:
+    first = RARE.get(fault.__name__, WIDE)
+    assert failures(range(first, first + ENOUGH), switch=fault, make=WideHistory)
+
+
+@pytest.mark.parametrize("seed", [6000073, 6000419])
+def test_a_committed_transaction_is_not_said_to_have_failed_when_a_table_of_it_is_dropped(seed: int) -> None:
+    """Who committed it, or was asked for that again, found the dropped table's log gone, and said that nothing was
+    written."""
+    assert failures(range(seed, seed + 1), make=WideHistory) == []
 
 
 @pytest.mark.parametrize("seed", [2000259, 2000432, 2000726])

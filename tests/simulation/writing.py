@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from functools import partial
-from typing import cast
 
 from cluster_model import EVENT_BYTES, KEYS, ROWS, ClusterModel
 from history import Operation
+from world import World
 
 from pyspark_pravega import clock
 from pyspark_pravega.client import SegmentRange, Staged
 from pyspark_pravega.client.routing import cells
 from pyspark_pravega.client.segments import Piece
-from pyspark_pravega.connector.log import Ledger, opening
 from pyspark_pravega.connector.write import WritePlan
 from pyspark_pravega.connector.write.deltas import DeltaJob
 from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
@@ -46,16 +45,28 @@ def write_partitions(cluster: ClusterModel, job: WriteJob, operation: Operation,
     """
     if empty:
         return [TaskMessage(Written(), job=job.job)]
-    rng = cluster.world.rng
-    keys = [_SOME_KEYS[int(rng.random() * len(_SOME_KEYS))] for _ in range(1 + (rng.random() < 0.3))]
+    keys = [some_keys(cluster.world) for _ in range(1 + (cluster.world.rng.random() < 0.3))]
     operation.rows = frozenset(len(KEYS) * part + key for part, some in enumerate(keys) for key in some)
-    return [_partition(cluster, job, operation, part, some) for part, some in enumerate(keys)]
+    return [write_partition(cluster, job, operation, part, some) for part, some in enumerate(keys)]
 
 
-def _partition(
+def some_keys(world: World) -> tuple[int, ...]:
+    """Keys of rows."""
+    return _SOME_KEYS[int(world.rng.random() * len(_SOME_KEYS))]
+
+
+def write_partition(
     cluster: ClusterModel, job: WriteJob, operation: Operation, part: int, keys: tuple[int, ...]
 ) -> TaskMessage:
-    """One partition: sometimes an attempt fails before, or two are through, or one is late."""
+    """One partition: sometimes an attempt fails before, or two are through, or one is late.
+
+    Args:
+        cluster: where to.
+        job: the job.
+        operation: the statement.
+        part: the partition's number.
+        keys: those of its rows.
+    """
     world = cluster.world
     attempt = partial(_attempt, cluster, job, operation, part, keys)
     if world.calm or world.rng.random() >= world.profile.repeats:
@@ -99,7 +110,7 @@ def _attempt(
     *,
     fails: bool = False,
 ) -> TaskMessage:
-    log = cast(Ledger, opening.open_ledger(cluster.client, cluster.stream)).job(job.job)
+    log = job.ledger().job(job.job)
     task = TransactionTask(cluster.client, log, job.plan, partition=part, late=not job._opened, ahead=job._ahead)
     try:
         return TaskMessage(_written(cluster, task, operation, part, keys, fails=fails), job=job.job)

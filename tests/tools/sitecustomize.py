@@ -8,6 +8,8 @@ httpx loads its own command line, with rich and pygments, where those are instal
 
 Where `TESTS_PRELOADED` is set, Spark's own daemon loads what workers need before it forks them. As it is it loads
 nothing, so each worker of a Python function or a Python data source loads numpy, pyarrow and this package anew.
+
+Where `STRUCK_BY` is set, catalog processes come to harm (`tests/chaos/struck_service.py`).
 """
 
 import os
@@ -29,3 +31,6 @@ if os.environ.get("TESTS_PRELOADED") and "pyspark.daemon" in sys.orig_argv:
         for module in (sys.orig_argv[-1], "pyspark_pravega.connector.datasource"):
             import_module(module)
         daemon.load()
+
+if os.environ.get("STRUCK_BY") and "pyspark_pravega.catalog.process.service" in sys.orig_argv:
+    import_module("struck_service")

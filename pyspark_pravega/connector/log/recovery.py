@@ -317,7 +317,11 @@ def roll_forward(client: Client, together: Together) -> None:
         return
     leading = next((one for one in left if one[0] == decision.leader), None)
     if leading is not None:
-        _commit_leader(client, decisions, decision, leading)
+        try:
+            _commit_leader(client, decisions, decision, leading)
+        except NotFoundError:
+            # It is dropped just now: who looks again finds another leader.
+            return
     elif left and _log_of(client, decision.leader) is None:
         # It was dropped, perhaps before its transaction was committed. Others have to find another leader, too.
         rest = tuple(member for member in decision.members if member != decision.leader)
@@ -326,10 +330,11 @@ def roll_forward(client: Client, together: Together) -> None:
             return
     for ledger, intent in _followers(decision, left):
         # What has become of it is seen when it is completed.
-        with suppress(TransactionError):
+        with suppress(TransactionError, NotFoundError):
             commit_all(client, ledger.stream, intent)
     for member, ledger, state in left:
-        with suppress(ConflictError):
+        # A table that is dropped meanwhile is done.
+        with suppress(ConflictError, NotFoundError, TableBeingDroppedError):
             if member.transaction is None:
                 ledger.withdraw(state)
             else:
@@ -363,13 +368,14 @@ def _followers(decision: Decision, left: list[tuple[Member, Ledger, State]]) -> 
 
 def _left(client: Client, decision: Decision) -> list[tuple[Member, Ledger, State]]:
     """The tables whose logs have the transaction's intent still. One that was dropped is done."""
-    left = []
+    left: list[tuple[Member, Ledger, State]] = []
     for member in decision.members:
         ledger = _log_of(client, member)
-        state = None if ledger is None else ledger.state()
-        pending = None if state is None else state.pending
-        if ledger is not None and state is not None and pending is not None and pending.together == decision.together:
-            left.append((member, ledger, state))
+        with suppress(NotFoundError):
+            state = None if ledger is None else ledger.state()
+            pending = None if state is None else state.pending
+            if ledger is not None and state is not None and pending is not None:
+                left += [(member, ledger, state)] if pending.together == decision.together else []
     return left
 
 

@@ -42,7 +42,7 @@ from pyspark_pravega.connector.write.commit.promise import Promise, Replacing
 from pyspark_pravega.connector.write.commit.stages import Stage
 from pyspark_pravega.connector.write.plan import Epoch
 from pyspark_pravega.deadlines import Retries
-from pyspark_pravega.errors import ConflictError, PravegaError, TransactionError, UnavailableError
+from pyspark_pravega.errors import ConflictError, NotFoundError, PravegaError, TransactionError, UnavailableError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +72,14 @@ class Guard:
 class Several:
     """Makes the parts of a transaction versions, all of them or none."""
 
-    def __init__(self, client: Client, together: Together, parts: Sequence[Part], guards: Sequence[Guard] = ()) -> None:
+    def __init__(
+        self,
+        client: Client,
+        together: Together,
+        parts: Sequence[Part],
+        guards: Sequence[Guard] = (),
+        missing: PravegaError | None = None,
+    ) -> None:
         """Nothing is asked yet.
 
         Args:
@@ -80,8 +87,9 @@ class Several:
             together: the transaction, whose record was made.
             parts: what it writes; of each table one.
             guards: what it has only read.
+            missing: why it can't be committed any more, if it isn't yet: one of its tables was dropped.
         """
-        self._client, self._together = client, together
+        self._client, self._together, self._missing = client, together, missing
         named: list[Part | Guard] = [*parts, *guards]
         self._all = sorted(named, key=lambda one: str(one.ledger.stream))
         self._parts = [one for one in self._all if isinstance(one, Part)]
@@ -113,6 +121,8 @@ class Several:
         decision = decisions.look(self._together)
         if decision.verdict is Verdict.OPEN:
             try:
+                if self._missing is not None:
+                    raise self._missing
                 is_promised = all(self._promise(one) for one in self._all)
                 if is_promised:
                     self._hold()
@@ -227,7 +237,7 @@ class Several:
             for transaction in part.intent.transaction_ids():
                 abort_quietly(self._client, part.ledger.stream, transaction)
         for one in self._all:
-            with suppress(ConflictError, UnavailableError):
+            with suppress(ConflictError, UnavailableError, NotFoundError):
                 state = one.ledger.state()
                 if self._is_in(state):
                     one.ledger.withdraw(state)
@@ -237,7 +247,7 @@ class Several:
         while True:
             try:
                 roll_forward(self._client, self._together)
-                if not any(self._is_in(one.ledger.state()) for one in self._all):
+                if not any(self._is_left(one) for one in self._all):
                     if self._is_there():
                         return
                     raise self._withdrawn()
@@ -255,7 +265,17 @@ class Several:
 
     def _is_there(self) -> bool:
         """Whether it has become versions: then all of its tables have them, or will."""
-        return any(one.promise.is_version() for one in self._parts)
+        for one in self._parts:
+            # A table that was dropped doesn't tell.
+            with suppress(NotFoundError):
+                if one.promise.is_version():
+                    return True
+        return False
+
+    def _is_left(self, one: Part | Guard) -> bool:
+        with suppress(NotFoundError):
+            return self._is_in(one.ledger.state())
+        return False
 
     def _is_in(self, state: State) -> bool:
         return state.pending is not None and state.pending.together == self._together

@@ -34,12 +34,19 @@ from pyspark_pravega.connector.write.plan import Epoch
 from pyspark_pravega.connector.write.read_set import ReadSet, is_unchanged, is_unchanged_for_keys
 from pyspark_pravega.errors import (
     ConflictError,
+    NotFoundError,
     PravegaError,
+    StreamSealedError,
+    TableBeingDroppedError,
     TableChangedError,
+    TransactionError,
     UnavailableError,
     WriteConflictError,
 )
 from pyspark_pravega.spark.datasource import WriterCommitMessage
+
+_DROPPED = (TransactionError, NotFoundError, StreamSealedError, TableBeingDroppedError)
+"""What is said of a table that was dropped, or is being dropped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,15 +227,24 @@ def forget_together(client: Client, prepared: Sequence[Prepared]) -> None:
 
 def _several(client: Client, prepared: Sequence[Prepared], reads: Mapping[Stream, TableRead]) -> Several:
     written = {one.job.plan.stream for one in prepared}
-    parts = [_part(client, one, reads.get(one.job.plan.stream)) for one in prepared]
-    guards = []
+    parts, guards = list[Part](), list[Guard]()
+    missing: PravegaError | None = None
+    # A table that was dropped keeps a transaction from being committed, but not what is committed from being told so.
+    for one in prepared:
+        try:
+            parts.append(_part(client, one, reads.get(one.job.plan.stream)))
+        except _DROPPED as error:
+            missing = error
     for stream, read in reads.items():
         if stream in written:
             continue
-        # A table that only others have written gets a log: so nobody of us writes to it meanwhile.
-        ledger = open_ledger(client, stream) or create_ledger(client, stream)
-        guards.append(Guard(ledger=ledger, check=_check_of(client, read)))
-    return Several(client, prepared[0].together, parts, guards)
+        try:
+            # A table that only others have written gets a log: so nobody of us writes to it meanwhile.
+            ledger = open_ledger(client, stream) or create_ledger(client, stream)
+            guards.append(Guard(ledger=ledger, check=_check_of(client, read)))
+        except _DROPPED as error:
+            missing = error
+    return Several(client, prepared[0].together, parts, guards, missing)
 
 
 def _part(client: Client, one: Prepared, read: TableRead | None) -> Part:
