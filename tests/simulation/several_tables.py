@@ -27,7 +27,7 @@ from writing import MergingJob, write_partitions
 from pyspark_pravega.client import Stream
 from pyspark_pravega.client.positions import truncate_stream
 from pyspark_pravega.connector.log import Ledger, Snapshot, opening, settle, snapshot
-from pyspark_pravega.connector.log.decided.decisions import DECISIONS
+from pyspark_pravega.connector.log.decided.decisions import DECISIONS_TABLE
 from pyspark_pravega.connector.log.entry_keys import ledger_name
 from pyspark_pravega.connector.option_names import EXACTLY_ONCE, SERIALIZABLE
 from pyspark_pravega.connector.write import Epoch, WriteJob, WritePlan
@@ -54,7 +54,10 @@ class Clusters:
         self.world = world
         self.models = {stream: ClusterModel(world, stream) for stream in STREAMS}
         self.tables = {ledger_name(stream): model.table for stream, model in self.models.items()}
-        self.tables[ledger_name(Stream("shop", DECISIONS))] = TableModel(world)
+        self.tables[DECISIONS_TABLE] = TableModel(world)
+        for table in self.tables.values():
+            # Of each third table that a transaction only reads its user may not change the log.
+            table.forbidden = 1 / 3
         world.server, world.accident, world.growth = self.work, self.end_a_lease, self.begin_scale
         controller = Dispatching(self)
         self.client: Any = SimpleNamespace(
