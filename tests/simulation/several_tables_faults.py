@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -68,23 +67,10 @@ def leases_not_held() -> Iterator[None]:
         yield
 
 
-@contextlib.contextmanager
-def decisions_not_awaited() -> Iterator[None]:
-    """Readers don't wait for the decision of a transaction that can't keep others from changing what it has read."""
-
-    def unaware(one: Any, **changes: Any) -> Any:
-        changes.pop("awaited", None)
-        return replace(one, **changes)
-
-    with patch.object(several, "replace", unaware):
-        yield
-
-
 FAULTS: tuple[Callable[[], contextlib.AbstractContextManager[Any]], ...] = (
     tables_seen_alone,
     record_not_asked_by_readers,
     record_not_asked_by_writers,
     reads_not_compared,
     leases_not_held,
-    decisions_not_awaited,
 )

@@ -19,7 +19,7 @@ from contextlib import suppress
 from session_tools import Session
 
 from pyspark_pravega.catalog.process.methods import CatalogMethods
-from pyspark_pravega.errors import PravegaError, SegmentTruncatedError, TransactionError, WriteConflictError
+from pyspark_pravega.errors import DataLossError, PravegaError, TransactionError, WriteConflictError
 from pyspark_pravega.settings import Settings
 
 TABLES = ("a", "b")
@@ -91,7 +91,7 @@ def main(controller: str, registry: str, scope: str, what: str, sessions: str, s
         tables = rng.sample(TABLES, 2)
         try:
             rows = dict(zip(tables, session.rows_of(tables, *COLUMNS), strict=True))
-        except SegmentTruncatedError:
+        except DataLossError:
             tally["compacted meanwhile"] += 1
             return
         sums = {name: (sum(row[1] for row in of), sum(row[2] for row in of)) for name, of in rows.items()}

@@ -137,7 +137,14 @@ def test_money_is_neither_made_nor_lost(
     seen = Moved()
 
     def read(session: SparkSession, _: random.Random) -> None:
-        assert seen.check(sums(session, bank)) is None
+        try:
+            read = sums(session, bank)
+        except PySparkException as error:
+            # A compaction has removed what it was just reading.
+            if "PRAVEGA_DATA_LOSS" not in str(error):
+                raise
+            return
+        assert seen.check(read) is None
         tally["reads"] += 1
 
     def scale(session: SparkSession, rng: random.Random) -> None:
