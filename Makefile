@@ -279,12 +279,13 @@ simulate: $(STAMP)
 
 # Random tables, values and broken events: native and plain codecs compared, 10,000 cases for each format (200 in
 # `make test`); NIGHTLY_CASES=N makes another number. And random statements that change tables with keys, from 200 seeds
-# (5 in `make test`); KEYED_RUNS=N makes another number. And the live page with 1,000 streams (250 in `make test`). And
-# readers in shared memory that are killed: 80 times a worker or a job (3 in `make test`), 20 times a driver (1 in
-# `make chaos-sample`). And older versions of Pravega, and servers that fail.
+# (5 in `make test`); KEYED_RUNS=N makes another number. And 10,000 reads of a bank (300 in `make test`); BANK_READS=N
+# makes another number. And the live page with 1,000 streams (250 in `make test`). And readers in shared memory that are
+# killed: 80 times a worker or a job (3 in `make test`), 20 times a driver (1 in `make chaos-sample`). And older versions
+# of Pravega, and servers that fail.
 nightly: $(STAMP)
 	SHARED_MEMORY_SEEDS=$${SHARED_MEMORY_SEEDS:-80} SHARED_MEMORY_DRIVERS=$${SHARED_MEMORY_DRIVERS:-20} \
-		LIVE_STREAMS=$${LIVE_STREAMS:-1000} HYPOTHESIS_EXAMPLES=$${NIGHTLY_CASES:-10000} KEYED_RUNS=$${KEYED_RUNS:-200} $(BIN)/python -m pytest tests/serde/test_native.py tests/serde/test_stored.py tests/serde/test_avro_roots.py tests/serde/test_variant.py tests/spark/test_keyed_tables.py::test_random_statements_give_what_a_dict_gives tests/live/test_page.py::test_many_streams_stay_smooth tests/spark/test_shared_memory_killed.py tests/chaos/test_killed_drivers.py --timeout 14400 $(ARGS)
+		LIVE_STREAMS=$${LIVE_STREAMS:-1000} HYPOTHESIS_EXAMPLES=$${NIGHTLY_CASES:-10000} KEYED_RUNS=$${KEYED_RUNS:-200} BANK_READS=$${BANK_READS:-10000} $(BIN)/python -m pytest tests/spark/test_bank.py tests/serde/test_native.py tests/serde/test_stored.py tests/serde/test_avro_roots.py tests/serde/test_variant.py tests/spark/test_keyed_tables.py::test_random_statements_give_what_a_dict_gives tests/live/test_page.py::test_many_streams_stay_smooth tests/spark/test_shared_memory_killed.py tests/chaos/test_killed_drivers.py --timeout 14400 $(ARGS)
 	@$(MAKE) --no-print-directory test-pravegas
 	@$(MAKE) --no-print-directory chaos-servers
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -10,10 +11,12 @@ import pytest
 from client_tools import break_creation
 from pyspark.sql.types import IntegerType, StructType
 from readers import rows_read
+from server_tools import SHORT_TOKEN_TTL_S
+from session_tools import Session
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.ddl import AddColumn
-from pyspark_pravega.client import Client
+from pyspark_pravega.client import Client, EventWriter, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.client.key_value import NOT_EXISTS, creation
 from pyspark_pravega.connector.key_value import (
     KeyValueDefinition,
@@ -39,7 +42,7 @@ from pyspark_pravega.connector.stream import ChangesSource
 from pyspark_pravega.connector.table import DELETED, ChangeCodec, TableDefinition
 from pyspark_pravega.connector.write import WriteJob, WritePlan, compact
 from pyspark_pravega.connector.write.writer import BatchWriter
-from pyspark_pravega.errors import AuthenticationError, ControllerUnavailableError
+from pyspark_pravega.errors import AuthenticationError, ControllerUnavailableError, WriteConflictError
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
 
@@ -106,6 +109,7 @@ MAY = {
     "rights-lister": {"list tables": ["t"], "list namespaces": ["rights"]},
     "rights-namespaces": {"make namespaces": True, "list namespaces": []},
     "rights-analyst": {"read": True, "read other": True, "list tables": ["other", "t"]},
+    "rights-teller": {"write": True, "read": True, "read other": True},
     "nobody": {},
 }  # fmt: skip
 
@@ -230,3 +234,46 @@ def test_a_creation_that_was_broken_off_is_made_up_for_by_who_may_do_everything(
     table = maker.key_value_table("rights", "broken")
     table.put([(b"key4", NOT_EXISTS, b"value")])
     assert maker.controller.delete_key_value_table("rights", "broken")
+
+
+def test_a_transaction_may_read_tables_that_its_user_may_not_change(owner: Catalog, auth_sandbox: Sandbox) -> None:
+    """Also one that has no commit log. What others have changed is a conflict there, too. And own rows are read with
+    tokens that are valid for some seconds."""
+    raw = Stream("rights", "other-raw")
+    owner.client.controller.create_stream(raw, StreamConfiguration(scaling=ScalingPolicy.fixed(1)))
+    before = read(owner, "t")
+    rows = pa.record_batch({"id": pa.array([1], pa.int64()), "s": pa.array(["a"])})
+    teller, other = (Session(catalog_of(auth_sandbox, user).settings, "rights") for user in ("rights-teller", "admin"))
+
+    def begun(session: Session, table: str) -> Session:
+        session.begin()
+        session.write(table, rows)
+        return session
+
+    # Who may make tables makes that of the decisions.
+    begun(other, "t").commit()
+    begun(teller, "t")
+    assert len(teller.rows("other", "id")) == read(owner, "other")
+    assert teller.rows("other-raw", "event") == []
+    assert len(teller.rows("t", "id")) == before + 2
+    with pytest.raises(AuthenticationError, match="no permission"):
+        teller.write("other", rows)
+    time.sleep(SHORT_TOKEN_TTL_S + 1)
+    assert len(teller.rows("t", "id")) == before + 2
+    teller.commit()
+    assert read(owner, "t") == before + 2
+    for table in ("other", "other-raw"):
+        begun(teller, "t").rows(table, "id" if table == "other" else "event")
+        if table == "other":
+            write(owner, table)
+        else:
+            with EventWriter(owner.client, raw) as writer:
+                writer.write(b"x")
+        id = teller.id
+        assert id is not None
+        with pytest.raises(WriteConflictError):
+            teller.commit()
+        teller.methods.writes.roll_back_transaction(id)
+    assert read(owner, "t") == before + 2
+    for session in (teller, other):
+        session.end()

@@ -3,97 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from catalog_tools import insert, make
+from session_tools import Session
 
 from pyspark_pravega.catalog.plans import transactions
-from pyspark_pravega.catalog.process.methods import CatalogMethods
 from pyspark_pravega.catalog.process.pickles import text_of, value_of
 from pyspark_pravega.client import EventWriter, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.client.controller import even_ranges
-from pyspark_pravega.errors import TransactionError, WriteConflictError
+from pyspark_pravega.errors import PravegaError, ScopeNotEmptyError, TransactionError, WriteConflictError
 from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
 
 
-_SESSIONS = list["Session"]()
-
-
-class Session:
-    """What the JVM does for the statements of a session."""
+class Sessions:
+    """Makes sessions, each in a process of its own, and ends them."""
 
     def __init__(self, settings: Settings, scope: str) -> None:
-        self.methods, self.scope = CatalogMethods(settings), scope
-        self.id: str | None = None
-        _SESSIONS.append(self)
+        self._settings, self._scope = settings, scope
+        self._begun: list[Session] = []
+
+    def new(self) -> Session:
+        self._begun.append(Session(self._settings, self._scope))
+        return self._begun[-1]
 
     def end(self) -> None:
-        """As the process's end: no lease is renewed any more."""
-        jobs = self.methods.writes._jobs
-        for job in list(jobs._running):
-            jobs.stop(job)
-
-    def begin(self, **epoch: Any) -> str:
-        self.id = self.methods.writes.begin_transaction(**epoch)["transaction"]
-        return self.id
-
-    def insert(self, table: str, *ids: int, overwrite: bool = False) -> None:
-        writes = self.methods.writes
-        planned = writes.plan_write([self.scope], table, {}, checks=[], transaction=self.id)
-        begun = writes.begin_write(planned["plan"], 1, overwrite=overwrite)
-        batch = {"id": pa.array(ids, pa.int64()), "name": pa.array([f"n{id}" for id in ids], pa.string())}
-        message = value_of(begun["writer"]).write_partition(0, iter([pa.record_batch(batch)]))
-        writes.commit_write(begun["writer"], [text_of(message)], transaction=self.id)
-
-    def read(self, table: str, column: str = "id", **more: Any) -> list[int]:
-        scan = self.methods.plan_scan([self.scope], table, [column], {}, transaction=self.id, **more)
-        self.told = scan
-        read, _ = value_of(scan["function"])
-        found: list[int] = []
-        for partition in scan["partitions"]:
-            argument = pa.record_batch({"partition": pa.array([_bytes(partition)], pa.binary())})
-            found += [id for batch in read(iter([argument])) for id in batch.column(0).to_pylist()]
-        return sorted(found)
-
-    def prepare(self) -> str:
-        assert self.id is not None
-        return self.methods.writes.prepare_transaction(self.id)["prepared"]
-
-    def roll_back(self) -> None:
-        if self.id is not None:
-            self.methods.writes.roll_back_transaction(self.id)
-        self.id = None
-
-    def commit(self, prepared: str | None = None, id: str | None = None) -> bool:
-        prepared = prepared or self.prepare()
-        id, self.id = id or self.id, None
-        assert id is not None
-        return self.methods.writes.commit_transaction(id, prepared)["repeated"]
-
-
-def _bytes(text: str) -> bytes:
-    from base64 import b64decode
-
-    return b64decode(text)
+        for session in self._begun:
+            session.end()
 
 
 @pytest.fixture
-def session(settings: Settings, scope: str) -> Iterator[Session]:
-    begun = Session(settings, scope)
+def sessions(settings: Settings, scope: str) -> Iterator[Sessions]:
+    running = Sessions(settings, scope)
+    yield running
+    running.end()
+
+
+@pytest.fixture
+def session(sessions: Sessions, scope: str) -> Session:
+    begun = sessions.new()
     for table in ("a", "b"):
         stream = make(begun.methods.catalog, scope, table, segments=2)
         insert(begun.methods.catalog, stream, 1, 2)
-    yield begun
-    while _SESSIONS:
-        _SESSIONS.pop().end()
+    return begun
 
 
-def test_a_commit_goes_on_in_another_process(session: Session, settings: Settings) -> None:
-    other = Session(settings, session.scope)
+def test_a_commit_goes_on_in_another_process(session: Session, sessions: Sessions) -> None:
+    other = sessions.new()
     id = session.begin()
     session.insert("a", 3)
     session.insert("b", 3)
@@ -127,7 +86,7 @@ def test_a_statement_that_comes_with_the_end(session: Session) -> None:
     assert (session.read("a"), session.read("b")) == ([1, 2, 3], [1, 2])
 
 
-def test_a_stream_that_scales_between_two_statements(session: Session, settings: Settings) -> None:
+def test_a_stream_that_scales_between_two_statements(session: Session) -> None:
     """Rows are there once, or the transaction fails as a whole."""
     client = session.methods.catalog.client
     stream = Stream(session.scope, "a")
@@ -151,8 +110,8 @@ def test_a_stream_that_scales_between_two_statements(session: Session, settings:
     assert session.read("a") == [1, 2, *range(10, 30)]
 
 
-def test_a_query_sees_its_tables_at_one_moment(session: Session, settings: Settings) -> None:
-    other = Session(settings, session.scope)
+def test_a_query_sees_its_tables_at_one_moment(session: Session, sessions: Sessions) -> None:
+    other = sessions.new()
     a, b = (f"{session.scope}/{table}" for table in ("a", "b"))
     assert session.read("a", beside=[b]) == [1, 2]
     told = session.told
@@ -167,8 +126,8 @@ def test_a_query_sees_its_tables_at_one_moment(session: Session, settings: Setti
     assert session.told["beside"] == {}
 
 
-def test_reads_of_a_transaction_are_of_one_moment(session: Session, settings: Settings) -> None:
-    other = Session(settings, session.scope)
+def test_reads_of_a_transaction_are_of_one_moment(session: Session, sessions: Sessions) -> None:
+    other = sessions.new()
     session.begin()
     assert session.read("a") == [1, 2]
     other.insert("a", 3)
@@ -230,3 +189,70 @@ def test_a_batch_counts_once_and_an_idle_transaction_goes(session: Session, monk
         except TransactionError:
             return
     pytest.fail("it is still there")
+
+
+def test_a_statement_that_is_cancelled_while_it_is_taken_in(session: Session) -> None:
+    """Nothing of it is committed, whichever of the two calls comes first."""
+    writes = session.methods.writes
+    batch = pa.record_batch({"id": pa.array([7], pa.int64()), "name": pa.array(["n7"])})
+
+    def cancelled(table: str, *, first: bool) -> None:
+        planned = writes.plan_write([session.scope], table, {}, checks=[], transaction=session.id)
+        writer = writes.begin_write(planned["plan"], 1)["writer"]
+        message = text_of(value_of(writer).write_partition(0, iter([batch])))
+        if not first:
+            writes.commit_write(writer, [message], transaction=session.id)
+        writes.abort_write(writer, [message], transaction=session.id)
+        if first:
+            with pytest.raises(TransactionError, match="cancelled"):
+                writes.commit_write(writer, [message], transaction=session.id)
+
+    session.begin()
+    session.insert("a", 3)
+    for table in ("a", "b"):
+        cancelled(table, first=True)
+    assert (session.read("a"), session.read("b")) == ([1, 2, 3], [1, 2])
+    session.commit()
+    assert (session.read("a"), session.read("b")) == ([1, 2, 3], [1, 2])
+    # It was taken in already, so all goes.
+    for table in ("a", "b"):
+        session.begin()
+        session.insert("a", 4)
+        cancelled(table, first=False)
+        with pytest.raises(TransactionError, match="was cancelled"):
+            session.prepare()
+        session.roll_back()
+    assert (session.read("a"), session.read("b")) == ([1, 2, 3], [1, 2])
+
+
+def test_a_namespace_is_dropped_with_what_decides_its_transactions(sessions: Sessions, scope: str) -> None:
+    """Without CASCADE, as soon as its tables are gone; and a transaction that is open then finds that out."""
+    one, other = sessions.new(), sessions.new()
+    catalog = one.methods.catalog
+    for is_open in (False, True):
+        for name in ("bank-of", "bank"):
+            catalog.namespaces.create([name])
+            insert(catalog, make(catalog, name, "t"), 1)
+        one.scope = "bank"
+        one.begin()
+        one.insert("t", 2)
+        one.commit()
+        if is_open:
+            one.begin()
+            one.insert("t", 3)
+        assert catalog.relations.names(["bank"]) == ["t"]
+        with pytest.raises(ScopeNotEmptyError, match="1 streams"):
+            catalog.namespaces.drop(["bank"], cascade=False)
+        assert catalog.relations.drop(["bank"], "t")
+        assert catalog.namespaces.drop(["bank"], cascade=False)
+        if is_open:
+            id = one.id
+            assert id is not None
+            with pytest.raises(PravegaError):
+                one.commit()
+            one.methods.writes.roll_back_transaction(id)
+        other.scope = "bank-of"
+        other.begin()
+        other.insert("t", 2)
+        other.commit()
+        assert catalog.namespaces.drop(["bank-of"], cascade=True)

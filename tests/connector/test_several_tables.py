@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
 import pytest
 from connector_tools import LEASE_MS, ledger_of, raw_table, read_events, run_task
 
-from pyspark_pravega.client import Client
-from pyspark_pravega.connector.log import recovery, settle, snapshot, take_snapshots
+from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.log import Ledger, Together, recovery, settle, snapshot, take_snapshots
+from pyspark_pravega.connector.log.decided import decisions
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.table.definition import TableDefinition
 from pyspark_pravega.connector.write import (
@@ -26,7 +29,7 @@ from pyspark_pravega.connector.write import (
     prepare,
     withdraw_together,
 )
-from pyspark_pravega.connector.write.commit import Stage
+from pyspark_pravega.connector.write.commit import Stage, several
 from pyspark_pravega.errors import TransactionError, WriteConflictError
 from pyspark_pravega.settings import Settings
 
@@ -37,7 +40,7 @@ STEPS = {
     "one promise": (f"{LOG}.ledger.Ledger.begin", 1, False),
     "all promises": (f"{COMMIT}.Several._hold", 0, False),
     "held": (f"{LOG}.decided.decisions.Decisions.commit", 0, False),
-    "decided": (f"{COMMIT}.roll_forward", 0, True),
+    "decided": (f"{COMMIT}.bring_forward", 0, True),
     "the leader is committed": (f"{LOG}.recovery.commit_all", 1, True),
     "all are committed": (f"{LOG}.recovery._complete_member", 0, True),
     "one version": (f"{LOG}.ledger.Ledger.complete", 1, True),
@@ -151,6 +154,87 @@ def test_what_was_read_and_overtaken_is_a_conflict_and_nothing_stays(
     commit_together(client, written([c], b"6"), {})
     assert contents(client, tables) == [[b"1", b"3", b"5"], [b"1"], [b"6"]]
     assert [ledger_of(client, table).state().pending for table in tables] == [None] * 3
+
+
+def test_a_transaction_that_others_have_found_lost_comes_to_its_end(
+    client: Client, tables: list[TableDefinition], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first table's transaction is lost behind the decision, and another process withdraws the record."""
+    prepared = written(tables[:2], b"1")
+    (leader,) = prepared[0].intent.transaction_ids()
+
+    def late(client: Client, together: Together) -> None:
+        client.controller.abort_transaction(tables[0].stream, leader)
+        with suppress(TransactionError):
+            recovery.roll_forward(client, together)
+        recovery.roll_forward(client, together)
+
+    monkeypatch.setattr(several, "bring_forward", lambda *_: False)
+    monkeypatch.setattr(several, "roll_forward", late)
+    with ThreadPoolExecutor(1) as threads:
+        end = threads.submit(commit_together, client, prepared, {})
+        with pytest.raises(TransactionError, match="withdrawn"):
+            end.result(120)
+    assert contents(client, tables) == [[], [], []]
+    assert [ledger_of(client, table).state().pending for table in tables[:2]] == [None, None]
+
+
+def test_readers_wait_for_who_can_not_keep_others_from_what_it_has_read(
+    client: Client, tables: list[TableDefinition], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user who may only read a table: others commit to it between the last look and the decision."""
+    a, b, c = tables
+    commit_together(client, written(tables, b"1"), {})
+    monkeypatch.setattr(Ledger, "may_change", lambda log: log.stream != c.stream)
+    monkeypatch.setattr(recovery, "GRACE_S", 0.1)
+    monkeypatch.setattr(snapshot, "HELP_AFTER_MS", -1)
+
+    def read_c() -> dict[Stream, TableRead]:
+        seen = take_snapshots(client, [c.stream])[c.stream]
+        return {c.stream: TableRead(stream=c.stream, seen=[ReadSet.of(seen)])}
+
+    real = decisions.Decisions.commit
+    for dies in (False, True):
+        reads, begun, read = read_c(), threading.Event(), threading.Event()
+
+        def decide(*given: Any, dies: bool = dies, begun: Any = begun, read: Any = read) -> Any:
+            monkeypatch.setattr(decisions.Decisions, "commit", real)
+            assert ledger_of(client, c).state().pending is None
+            commit_together(client, written([c], b"3"), {})
+            begun.set()
+            assert not read.wait(0.5)
+            if dies:
+                raise Died
+            return real(*given)
+
+        def look(read: Any = read) -> list[list[bytes]]:
+            # What others have committed to the one is seen with what the transaction does to the other.
+            seen = contents(client, [c, a, b])
+            read.set()
+            return seen
+
+        with ThreadPoolExecutor(2) as threads:
+            monkeypatch.setattr(decisions.Decisions, "commit", decide)
+            prepared = written([a, b], b"2")
+            end = threads.submit(commit_together, client, prepared, reads)
+            assert begun.wait(60)
+            seen = threads.submit(look).result(60)
+            if dies:
+                with pytest.raises(Died):
+                    end.result(60)
+            else:
+                assert end.result(60) is Stage.COMMITTED
+        assert seen == [[b"1", *[b"3"] * (1 + dies)], [b"1", b"2"], [b"1", b"2"]]
+        assert contents(client, [a, b]) == seen[1:]
+    # What others have changed before the last look is a conflict, and so is what they are about to change.
+    reads, prepared = read_c(), written([a], b"4")
+    commit_together(client, written([c], b"5"), {})
+    with pytest.raises(WriteConflictError):
+        commit_together(client, prepared, reads)
+    monkeypatch.setattr(recovery, "GRACE_S", 60.0)
+    dies_at("all promises", client, written([b, c], b"6"), monkeypatch)
+    with pytest.raises(WriteConflictError, match="just being committed"):
+        commit_together(client, written([a], b"4"), read_c())
 
 
 def test_an_epoch_counts_once(client: Client, tables: list[TableDefinition]) -> None:

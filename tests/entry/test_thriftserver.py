@@ -9,6 +9,7 @@ import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -95,6 +96,45 @@ def test_sessions_begin_and_end_at_the_same_time(thrift: ThriftServer) -> None:
 
     with ThreadPoolExecutor(8) as threads:
         assert list(threads.map(talk, range(8))) == list(range(8))
+
+
+def test_a_transaction_by_jdbc(thrift: ThriftServer) -> None:
+    """It is its session's own: others see nothing of it until it is committed."""
+    tables = ("pravega.jdbc_bank.accounts", "pravega.jdbc_bank.transfers")
+    with thrift.connect("ann") as one, thrift.connect("bob") as two, one.cursor() as ann, two.cursor() as bob:
+
+        def counts(cursor: Any) -> list[str]:
+            each = " UNION ALL ".join(f"SELECT '{name[18:]}' AS t, count(*) AS n FROM {name}" for name in tables)
+            return ask(cursor, f"SELECT * FROM ({each}) ORDER BY t")
+
+        for statement in (
+            "CREATE NAMESPACE pravega.jdbc_bank",
+            f"CREATE TABLE {tables[0]} (id BIGINT, balance BIGINT) TBLPROPERTIES ('primary-key' = 'id')",
+            f"CREATE TABLE {tables[1]} (source BIGINT, target BIGINT)",
+        ):
+            ann.execute(statement)
+        for end, expected in (("rollback", [0, 0]), ("commit", [2, 1])):
+            ann.execute("CALL pravega.system.begin()")
+            ann.execute(f"INSERT INTO {tables[0]} VALUES (1, 10), (2, 10)")
+            ann.execute(f"INSERT INTO {tables[1]} VALUES (1, 2)")
+            assert counts(ann) == ["accounts\t2", "transfers\t1"]
+            assert counts(bob) == ["accounts\t0", "transfers\t0"]
+            with pytest.raises(OperationalError, match="no transaction"):
+                bob.execute("CALL pravega.system.commit()")
+            ann.execute(f"CALL pravega.system.{end}()")
+            for cursor in (ann, bob):
+                assert counts(cursor) == [f"accounts\t{expected[0]}", f"transfers\t{expected[1]}"]
+        # A conflict is told as one, and a session that ends takes its transaction along.
+        ann.execute("CALL pravega.system.begin()")
+        ann.execute(f"UPDATE {tables[0]} SET balance = balance + 1 WHERE id = 1")
+        bob.execute(f"UPDATE {tables[0]} SET balance = balance + 1 WHERE id = 1")
+        with pytest.raises(OperationalError, match="PRAVEGA_WRITE_CONFLICT"):
+            ann.execute("CALL pravega.system.commit()")
+        assert ask(bob, f"SELECT sum(balance) FROM {tables[0]}") == ["21"]
+        with thrift.connect("carl") as third, third.cursor() as carl:
+            carl.execute("CALL pravega.system.begin()")
+            carl.execute(f"INSERT INTO {tables[1]} VALUES (9, 9)")
+        assert counts(bob) == ["accounts\t2", "transfers\t1"]
 
 
 def test_a_cancelled_statement_gives_back_what_it_shares(thrift: ThriftServer) -> None:

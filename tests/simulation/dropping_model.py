@@ -65,7 +65,8 @@ class DroppableModel(ClusterModel):
         """False where it is there."""
         if self.log is not None:
             return False
-        self.log = self.table = TableModel(self.world)
+        forbidden, self.log = self.table.forbidden, TableModel(self.world)
+        self.table, self.log.forbidden = self.log, forbidden
         return True
 
     def delete_log(self) -> bool:
@@ -123,6 +124,9 @@ class DroppableModel(ClusterModel):
 
     def truncate(self, cut: dict[int, int]) -> int:
         self.check()
+        if not set(cut) <= set(self.ranges):
+            # Of the stream that was dropped before.
+            return 1
         return super().truncate(cut)
 
 

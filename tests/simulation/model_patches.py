@@ -31,7 +31,9 @@ from pyspark_pravega.connector.write.commit import committer, several
 from pyspark_pravega.connector.write.job import WriteJob
 from pyspark_pravega.connector.write.together import transaction
 
-_TIMED: tuple[ModuleType, ...] = (recovery, snapshot, deadlines, clock, write_job, admission, frontier, source)
+_TIMED: tuple[ModuleType, ...] = (
+    *(recovery, snapshot, deadlines, clock, write_job, admission, frontier, source, several),
+)
 
 
 @contextlib.contextmanager
@@ -78,7 +80,7 @@ def modelled() -> Iterator[None]:
         (gathering, "_copy", _copy),
         (admission._Walk, "_look_ahead", _borders),
     ]
-    patches += [(module, "Begun", AtOnce) for module in (recovery, committer, cuts, write_job)]
+    patches += [(module, "Begun", AtOnce) for module in (recovery, committer, cuts, several, write_job)]
     patches += [(module, "_log", _QUIET) for module in (recovery, cleaning, frontier)]
     with contextlib.ExitStack() as stack:
         for place, name, new in patches:

@@ -28,7 +28,7 @@ from writing import MergingJob, write_partitions
 from pyspark_pravega.client import Stream
 from pyspark_pravega.client.positions import truncate_stream
 from pyspark_pravega.connector.log import Commit, Ledger, Snapshot, State, opening, settle, snapshot
-from pyspark_pravega.connector.log.decided.decisions import DECISIONS
+from pyspark_pravega.connector.log.decided.decisions import DECISIONS_TABLE
 from pyspark_pravega.connector.log.entry_keys import ledger_name
 from pyspark_pravega.connector.option_names import EXACTLY_ONCE, SERIALIZABLE
 from pyspark_pravega.connector.write import Epoch, WriteJob, WritePlan
@@ -46,7 +46,7 @@ _SETTINGS = Settings(controller_uri="tcp://model:1")
 
 
 _NAMES: dict[str, Stream | None] = {ledger_name(stream): stream for stream in STREAMS}
-_NAMES[ledger_name(Stream("shop", DECISIONS))] = None
+_NAMES[DECISIONS_TABLE] = None
 
 
 class Clusters:
@@ -57,6 +57,9 @@ class Clusters:
         self.models = self.make_models()
         self.records = TableModel(world)
         """Of transactions."""
+        for table in (*(model.table for model in self.models.values()), self.records):
+            # Of each third table that a transaction only reads its user may not change the log.
+            table.forbidden = 1 / 3
         world.server, world.accident, world.growth = self.work, self.end_a_lease, self.begin_scale
         controller = self.controller()
         self.client: Any = SimpleNamespace(

@@ -9,7 +9,7 @@ from world import World
 
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS, Entry
 from pyspark_pravega.connector.log.entry_keys import COMMITS, STATE
-from pyspark_pravega.errors import ConflictError, SegmentStoreUnavailableError
+from pyspark_pravega.errors import AuthenticationError, ConflictError, SegmentStoreUnavailableError
 
 
 class TableModel:
@@ -26,10 +26,16 @@ class TableModel:
         """Of each job of a version the step at which that could be read."""
         self._version = 0
         self.timeout = 10.0
+        self.forbidden = 0.0
+        """How often a user who asks has no right to change it."""
 
     def get(self, keys: Sequence[bytes]) -> list[Entry | None]:
         readable = self.readable
         return self.world.call("get", lambda: [readable.get(key) for key in keys], lost=SegmentStoreUnavailableError)
+
+    def check_right_to_change(self) -> None:
+        if self.world.rng.random() < self.forbidden:
+            raise AuthenticationError("this table may be read only")
 
     def put(self, entries: Sequence[tuple[bytes, int, bytes]]) -> list[int]:
         return self._change(list(entries))

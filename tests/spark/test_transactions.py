@@ -6,7 +6,6 @@ import os
 import random
 import signal
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -301,51 +300,6 @@ def test_cached_rows_are_committed_ones(spark: SparkSession, two: str) -> None:
         assert len(rows(spark, f"{two}.p")) == 7
     finally:
         cached.unpersist()
-
-
-def test_money_is_neither_made_nor_lost(spark: SparkSession, namespace: str) -> None:
-    """Sessions move money between two tables; whoever sums it up in one statement finds all of it."""
-    for name in ("a", "b"):
-        spark.sql(f"CREATE TABLE {namespace}.{name} (id BIGINT, balance BIGINT) TBLPROPERTIES ('primary-key' = 'id')")
-        spark.sql(f"INSERT INTO {namespace}.{name} SELECT id, 100 FROM range(4)")
-
-    def move(seed: int) -> int:
-        session, rng, done = spark.newSession(), random.Random(seed), 0
-        for _ in range(3):
-            amount, source, target = rng.randrange(1, 50), rng.randrange(4), rng.randrange(4)
-            with suppress_conflicts():
-                with pyspark_pravega.transaction(session, "pravega"):
-                    session.sql(f"UPDATE {namespace}.a SET balance = balance - {amount} WHERE id = {source}")
-                    session.sql(f"UPDATE {namespace}.b SET balance = balance + {amount} WHERE id = {target}")
-                    session.sql(f"UPDATE {namespace}.a SET balance = balance + 1 WHERE id = {target}")
-                    session.sql(f"UPDATE {namespace}.b SET balance = balance - 1 WHERE id = {source}")
-                done += 1
-        return done
-
-    def total(session: SparkSession) -> int:
-        """As one statement, which is in no transaction."""
-        union = f"SELECT balance FROM {namespace}.a UNION ALL SELECT balance FROM {namespace}.b"
-        total: int = session.sql(f"SELECT sum(balance) FROM ({union})").collect()[0][0]
-        return total
-
-    with ThreadPoolExecutor(3) as threads:
-        moved = [threads.submit(move, seed) for seed in (1, 2)]
-        third = spark.newSession()
-        sums = []
-        while not all(one.done() for one in moved):
-            sums.append(total(third))
-        assert sum(one.result() for one in moved) > 0
-    assert set(sums) == {800}
-    assert total(spark) == 800
-
-
-@contextmanager
-def suppress_conflicts() -> Iterator[None]:
-    try:
-        yield
-    except PySparkException as error:
-        if "PRAVEGA_WRITE_CONFLICT" not in str(error) and "PRAVEGA_TRANSACTION_FAILED" not in str(error):
-            raise
 
 
 def test_a_batch_of_a_query_counts_once(spark: SparkSession, two: str, tmp_path: Path) -> None:

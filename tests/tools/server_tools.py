@@ -29,8 +29,12 @@ RIGHTS = {
     "rights-namespaces": "prn::/,READ_UPDATE;prn::/scope:rights-new,READ",
     "rights-analyst": "prn::/scope:rights/key-value-table:*,READ_UPDATE;prn::/scope:rights*,READ;"
     "prn::/namespace:rights*,READ",
+    "rights-teller": OF_TABLE.format("READ_UPDATE")
+    + "prn::/scope:rights/stream:-.transactions.ledger_kvtable,READ_UPDATE;prn::/scope:rights/stream:other*,READ;"
+    "prn::/scope:rights/key-value-table:*,READ_UPDATE;prn::/namespace:rights/group:*,READ",
 }
-"""The least that docs/security.md says is needed, for a table `t` in the scope `rights`: user to ACL."""
+"""The least that docs/security.md says is needed, for a table `t` in the scope `rights`: user to ACL. The teller writes
+to it in transactions that read the tables `other`, too."""
 
 FORMAT_CLASSES = "ini_format:*, shop_formats:Pairs, nowhere.formats:*, no_such_package:*"
 """The formats of one's own that tests and pages use, and those that there are none of."""

@@ -46,6 +46,7 @@ from pyspark_pravega.errors import (
     WriteConflictError,
 )
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.together import all_together
 
 IDLE_S = 3600.0
 """After so long without a statement a transaction is rolled back: its session may be gone."""
@@ -83,6 +84,8 @@ class OpenTransaction:
     written: dict[Stream, Prepared] = field(default_factory=dict)
     reads: dict[Stream, list[ReadSet]] = field(default_factory=dict)
     used_at: float = field(default_factory=time.monotonic)
+    _ended: dict[uuid.UUID, bool] = field(default_factory=dict)
+    """The jobs of its statements, and whether they were taken in; else they were thrown away."""
     _failure: str | None = None
     _is_ending: bool = False
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -176,8 +179,9 @@ class OpenTransaction:
             if not fresh:
                 before[stream] = list(sets)
             try:
-                for read in table_reads(self.settings, before).values():
-                    check_unchanged(shared_client(self.settings), read)
+                client = shared_client(self.settings)
+                reads = table_reads(self.settings, before)
+                all_together([partial(check_unchanged, client, read) for read in reads.values()])
             except WriteConflictError as error:
                 self.fail(str(error))
                 raise
@@ -215,28 +219,59 @@ class OpenTransaction:
         Raises:
             TransactionError: a transaction of Pravega's was lost.
         """
-        client, stream, own_id = shared_client(job.plan.settings), job.plan.stream, job.job
+        client, own_id = shared_client(job.plan.settings), job.job
         with self._lock:
             self.check()
-            scope = next((one.together.scope for one in self.written.values()), None)
-            prepared = prepare(job, messages, self.id, scope, self.epoch)
-            if prepared is None:
-                stop(own_id)
-                return None
-            prepared = prepared.measured(client)
-            earlier = self.written.get(stream)
-            if earlier is None:
-                self.written[stream] = prepared
-                return prepared
-            gone = earlier.job.job if job.replaces else own_id
+            if not self._ended.setdefault(own_id, True):
+                raise TransactionError("the statement was cancelled: nothing of it was written")
             try:
-                self.written[stream] = joined(client, earlier, prepared)
-            except PravegaError as error:
-                # Some of its rows may lie behind the earlier ones.
-                self.fail(str(error))
+                return self._take_in(client, job, messages, stop)
+            except BaseException:
+                self._ended[own_id] = False
                 raise
-            stop(gone)
+
+    def _take_in(
+        self,
+        client: Client,
+        job: WriteJob,
+        messages: Sequence[WriterCommitMessage | None],
+        stop: Callable[[uuid.UUID], None],
+    ) -> Prepared | None:
+        stream, own_id = job.plan.stream, job.job
+        scope = next((one.together.scope for one in self.written.values()), None)
+        prepared = prepare(job, messages, self.id, scope, self.epoch)
+        if prepared is None:
+            stop(own_id)
+            return None
+        prepared = prepared.measured(client)
+        earlier = self.written.get(stream)
+        if earlier is None:
+            self.written[stream] = prepared
             return prepared
+        gone = earlier.job.job if job.replaces else own_id
+        try:
+            self.written[stream] = joined(client, earlier, prepared)
+        except PravegaError as error:
+            # Some of its rows may lie behind the earlier ones.
+            self.fail(str(error))
+            raise
+        stop(gone)
+        return prepared
+
+    def cancel(self, job: WriteJob) -> bool:
+        """A statement is thrown away, perhaps while it is taken in: then it waits for that, and all else goes, too.
+
+        Args:
+            job: the statement's.
+
+        Returns:
+            Whether it hadn't been taken in.
+        """
+        with self._lock:
+            is_taken = self._ended.setdefault(job.job, False)
+            if is_taken:
+                self.fail("a statement was cancelled that it had taken in")
+            return not is_taken
 
     def fail(self, reason: str) -> None:
         """From here on it can only be rolled back. What it has written goes."""
@@ -304,6 +339,16 @@ class Transactions:
         begun.check()
         return begun
 
+    def cancel(self, id: str | None, job: object) -> bool:
+        """As of `OpenTransaction.cancel`; True where there is no such transaction.
+
+        Args:
+            id: the transaction's id; None for none.
+            job: a statement's.
+        """
+        begun = None if id is None else self._open.get(id)
+        return begun is None or not isinstance(job, WriteJob) or begun.cancel(job)
+
     def _begun(self, id: str) -> OpenTransaction:
         begun = self._open.get(id)
         if begun is None:
@@ -340,12 +385,13 @@ class Transactions:
             UnclearAnswerError: no server tells how it has ended.
         """
         try:
+            # From here on the commit itself keeps them open, for longer.
+            self._stop_all(prepared)
             if not prepared:
                 return Stage.EMPTY
             return commit_together(client, prepared, table_reads(client.settings, reads))
         finally:
             self._open.pop(id, None)
-            self._stop_all(prepared)
 
     def roll_back(self, id: str) -> None:
         """Throw a transaction away; one that isn't there any more is no error.

@@ -167,9 +167,11 @@ class WriteMethods:
             "repeated": report.repeated,
         }
 
-    def abort_write(self, writer: Text64, messages: list[Text64 | None]) -> None:
-        """Throw a write away. May be done twice."""
-        self._jobs.abort(value_of(writer), _messages(messages))
+    def abort_write(self, writer: Text64, messages: list[Text64 | None], transaction: str | None = None) -> None:
+        """Throw a write away. May be done twice; of one in a transaction also while its commit is under way."""
+        job = value_of(writer)
+        if self.transactions.cancel(transaction, job):
+            self._jobs.abort(job, _messages(messages))
 
     def truncate_table(self, namespace: list[str], table: str, transaction: str | None = None) -> None:
         """Remove all rows of a table."""

@@ -13,13 +13,21 @@ from pyspark_pravega.catalog.names import scope_of, to_sql
 from pyspark_pravega.catalog.statements.key_values import KeyValueTables
 from pyspark_pravega.catalog.statements.tables import Tables
 from pyspark_pravega.client.key_value import forget_broken_names
-from pyspark_pravega.connector.log import delete_left_over_logs, is_ledger_name
+from pyspark_pravega.connector.log import (
+    DECISIONS_TABLE,
+    delete_left_over_logs,
+    is_ledger_name,
+    open_decisions,
+    roll_forward,
+)
 from pyspark_pravega.connector.store import STORE, is_internal
 from pyspark_pravega.errors import (
     AuthenticationError,
+    ConflictError,
     PravegaError,
     ScopeExistsError,
     ScopeNotEmptyError,
+    TransactionError,
     UnsupportedOperationError,
 )
 from pyspark_pravega.together import together
@@ -150,8 +158,10 @@ class Namespaces:
             if any(counts.values()):
                 held = " and ".join(f"{count} {what}" for what, count in counts.items() if count)
                 raise ScopeNotEmptyError(f'scope "{scope}" still holds {held}: drop them first, or use CASCADE')
+            self._delete_decisions(scope, tables)
             delete_left_over_logs(self._base.client, scope, tables)
         else:
+            self._delete_decisions(scope, tables)
             # Before their streams: the controller can't end the subscription to one that is gone.
             for group in list(controller.list_reader_groups(scope)):
                 controller.delete_reader_group(scope, group)
@@ -168,6 +178,16 @@ class Namespaces:
             return controller.delete_scope(scope)
         finally:
             self._has_changed()
+
+    def _delete_decisions(self, scope: str, tables: Sequence[str]) -> None:
+        """Delete the records of transactions, behind what they decide in tables of other scopes."""
+        client = self._base.client
+        decisions = open_decisions(client, scope) if DECISIONS_TABLE in tables else None
+        if decisions is not None:
+            for transaction in decisions.committed():
+                with suppress(ConflictError, TransactionError):
+                    roll_forward(client, transaction)
+            client.controller.delete_key_value_table(scope, DECISIONS_TABLE)
 
     def _has_changed(self) -> None:
         """Ask for properties anew, also where an answer of before the change is still on its way."""

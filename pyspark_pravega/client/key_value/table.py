@@ -171,6 +171,14 @@ class KeyValueTable:
                     answers[index] = Entry(value=value or b"", version=version)
         return answers
 
+    def check_right_to_change(self) -> None:
+        """Ask whether the user may change entries.
+
+        Raises:
+            AuthenticationError: no.
+        """
+        self._token(write=True)
+
     def put(self, entries: Sequence[tuple[bytes, int, bytes]]) -> list[int]:
         """Change entries of one partition: all of them, or none.
 

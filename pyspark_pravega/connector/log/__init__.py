@@ -10,10 +10,12 @@ and `snapshot` look at a stream with and without commits in progress. It uses th
 from pyspark_pravega.connector.log.cleaning import clean, is_empty_before, truncate_at
 from pyspark_pravega.connector.log.copies import Copy, CopyLog, Piece
 from pyspark_pravega.connector.log.decided import (
+    DECISIONS_TABLE,
     Decision,
     Decisions,
     Member,
     Verdict,
+    decision_of,
     make_decisions,
     open_decisions,
 )
@@ -46,6 +48,7 @@ from pyspark_pravega.connector.log.opening import (
 from pyspark_pravega.connector.log.others import VERSION_EVERY, Taken, note_others, take_version, version_every
 from pyspark_pravega.connector.log.recovery import (
     GRACE_S,
+    bring_forward,
     commit_state_unknown,
     finish,
     is_any_committed,
@@ -69,6 +72,7 @@ from pyspark_pravega.connector.log.snapshot import (
 from pyspark_pravega.connector.log.tail import LakePart, Snapshot, behind, comes_after, lies_behind, take_tail
 
 __all__ = [
+    "DECISIONS_TABLE",
     "GRACE_S",
     "HISTORY",
     "VERSION_EVERY",
@@ -105,6 +109,7 @@ __all__ = [
     "Together",
     "Verdict",
     "behind",
+    "bring_forward",
     "check_in_stream",
     "claim_ledger",
     "clean",
@@ -112,6 +117,7 @@ __all__ = [
     "commit_state_unknown",
     "consistently",
     "create_ledger",
+    "decision_of",
     "delete_ledger",
     "delete_left_over_logs",
     "finish",

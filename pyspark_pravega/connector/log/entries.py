@@ -99,6 +99,9 @@ class Together:
     """Where the record is."""
     id: str
     """A UUID."""
+    awaited: bool = field(default=False, compare=False)
+    """Whether readers wait for the decision: it has read tables whose logs it may not change, so others may commit to
+    these meanwhile, and nobody may see that before it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -352,7 +355,7 @@ def state_content(state: State) -> Content:
             del intent["indexed"]
         together = intent.pop("together")
         if together is not None:
-            intent["together"] = vars(together)
+            intent["together"] = {key: value for key, value in vars(together).items() if value}
         replacement = intent.pop("replacement")
         if replacement is not None:
             intent["replacement"] = vars(replacement)

@@ -15,6 +15,7 @@ from pyspark_pravega.client.key_value import NOT_EXISTS, Entry
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.deadlines import Limit
 from pyspark_pravega.errors import (
+    AuthenticationError,
     ConflictError,
     DeadlineExceededError,
     PravegaError,
@@ -150,6 +151,14 @@ class JsonTable:
             yield
         finally:
             self.repeated(lambda: self.change(key, give_back))
+
+    def may_change(self) -> bool:
+        """Whether the user has the right to change documents."""
+        try:
+            self._table.check_right_to_change()
+        except AuthenticationError:
+            return False
+        return True
 
     def in_the_way(self, *keys: bytes) -> list[Document | None]:
         """The documents of these keys, one of which has kept a change from being made.

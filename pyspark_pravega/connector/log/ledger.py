@@ -110,6 +110,10 @@ class Ledger:
         """The last version and the commit in progress."""
         return state_of(self._table.get(STATE)[0])
 
+    def may_change(self) -> bool:
+        """Whether the user has the right to change it."""
+        return self._table.may_change()
+
     def abandon(self) -> None:
         """Note that the log was made too late: its stream is gone, or going. Doing it again is harmless."""
         with suppress(ConflictError):
@@ -277,8 +281,6 @@ class Ledger:
     def holders(self) -> HolderLog:
         """Who needs the events of old versions: named cuts, and subscribers."""
         return HolderLog(self._table)
-
-    # Jobs
 
     def job(self, job: uuid.UUID) -> JobLog:
         """What the log knows of a job that still writes.

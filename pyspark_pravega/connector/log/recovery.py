@@ -15,8 +15,10 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import partial
+from typing import TypeAlias
 
 from pyspark_pravega.client import Client, Stream, TransactionState
 from pyspark_pravega.clock import now_ms
@@ -36,7 +38,7 @@ from pyspark_pravega.errors import (
     UnavailableError,
     UnclearAnswerError,
 )
-from pyspark_pravega.together import Begun
+from pyspark_pravega.together import Begun, all_together
 
 FIRST_POLL_S = 0.001
 POLL_S = 0.005
@@ -51,7 +53,8 @@ _STATES = {
 }
 """What a record stands for, where it decides instead of a transaction."""
 _log = logging.getLogger(__name__)
-
+Left: TypeAlias = tuple[Member, Ledger, State]
+"""A table whose log has a transaction's intent, and that log as it was seen."""
 
 TERMINAL = frozenset({TransactionState.COMMITTED, TransactionState.ABORTED, TransactionState.UNKNOWN})
 COMMITTING_OR_DONE = frozenset({TransactionState.COMMITTING, TransactionState.COMMITTED})
@@ -315,33 +318,42 @@ def roll_forward(client: Client, together: Together) -> None:
     # A log is taken back behind the record only. So where one isn't pending, and the record is what it was, it is done.
     if decisions.look(together).stored_as != decision.stored_as:
         return
+    leads = any(one[0] == decision.leader for one in left)
+    if left and not leads and _log_of(client, decision.leader) is None:
+        # It was dropped, perhaps before its transaction was committed. Others have to find another leader, too.
+        rest = tuple(member for member in decision.members if member != decision.leader)
+        if any(member.transaction is not None for member in rest):
+            decisions.commit(decision, rest)
+            return
+    bring_forward(client, decisions, decision, left)
+
+
+def bring_forward(client: Client, decisions: Decisions, decision: Decision, left: Sequence[Left]) -> bool:
+    """As `roll_forward`, where it is known what there is to do.
+
+    Args:
+        client: the cluster.
+        decisions: has the record.
+        decision: the record, which says that it is committed.
+        left: the tables whose logs have its intent.
+
+    Returns:
+        Whether all of it is done; else others have done some.
+    """
     leading = next((one for one in left if one[0] == decision.leader), None)
     if leading is not None:
         try:
             _commit_leader(client, decisions, decision, leading)
         except NotFoundError:
             # It is dropped just now: who looks again finds another leader.
-            return
-    elif left and _log_of(client, decision.leader) is None:
-        # It was dropped, perhaps before its transaction was committed. Others have to find another leader, too.
-        rest = tuple(member for member in decision.members if member != decision.leader)
-        if any(member.transaction is not None for member in rest):
-            decisions.commit(decision, rest)
-            return
-    for ledger, intent in _followers(decision, left):
-        # What has become of it is seen when it is completed.
-        with suppress(TransactionError, NotFoundError):
-            commit_all(client, ledger.stream, intent)
-    for member, ledger, state in left:
-        # A table that is dropped meanwhile is done.
-        with suppress(ConflictError, NotFoundError, TableBeingDroppedError):
-            if member.transaction is None:
-                ledger.withdraw(state)
-            else:
-                _complete_member(client, ledger, state)
-    with suppress(ConflictError):
-        if not _left(client, decision):
-            decisions.forget(together)
+            return False
+    # What has become of a follower is seen when it is completed.
+    _ask_followers(client, decision, left, TransactionError)
+    is_done = all(all_together([partial(_complete_member, client, *one) for one in left]))
+    if is_done or not _left(client, decision):
+        with suppress(ConflictError):
+            decisions.forget(decision)
+    return is_done
 
 
 def commit_followers(client: Client, decision: Decision) -> None:
@@ -353,30 +365,36 @@ def commit_followers(client: Client, decision: Decision) -> None:
         client: the cluster.
         decision: the record, which says that it is committed.
     """
-    for ledger, intent in _followers(decision, _left(client, decision)):
-        with suppress(PravegaError):
-            commit_all(client, ledger.stream, intent)
+    _ask_followers(client, decision, _left(client, decision), PravegaError)
 
 
-def _followers(decision: Decision, left: list[tuple[Member, Ledger, State]]) -> Iterator[tuple[Ledger, Intent]]:
-    """The tables with rows whose transactions are committed behind the leader's."""
-    for member, ledger, state in left:
+def _ask_followers(client: Client, decision: Decision, left: Sequence[Left], passed: type[PravegaError]) -> None:
+    """Ask for the commit of the transactions that are committed behind the leader's."""
+
+    def ask(ledger: Ledger, state: State) -> None:
         assert state.pending is not None
-        if member.transaction is not None and member != decision.leader:
-            yield ledger, state.pending
+        with suppress(passed, NotFoundError):
+            commit_all(client, ledger.stream, state.pending)
+
+    followers = [one for one in left if one[0].transaction is not None and one[0] != decision.leader]
+    all_together([partial(ask, ledger, state) for _, ledger, state in followers])
 
 
-def _left(client: Client, decision: Decision) -> list[tuple[Member, Ledger, State]]:
+def _left(client: Client, decision: Decision) -> list[Left]:
     """The tables whose logs have the transaction's intent still. One that was dropped is done."""
-    left: list[tuple[Member, Ledger, State]] = []
-    for member in decision.members:
+
+    def look(member: Member) -> Left | None:
         ledger = _log_of(client, member)
+        if ledger is None:
+            return None
         with suppress(NotFoundError):
-            state = None if ledger is None else ledger.state()
-            pending = None if state is None else state.pending
-            if ledger is not None and state is not None and pending is not None:
-                left += [(member, ledger, state)] if pending.together == decision.together else []
-    return left
+            state = ledger.state()
+            if state.pending is not None and state.pending.together == decision.together:
+                return member, ledger, state
+        return None
+
+    looks = all_together([partial(look, member) for member in decision.members])
+    return [one for one in looks if one is not None]
 
 
 def _log_of(client: Client, member: Member) -> Ledger | None:
@@ -404,16 +422,23 @@ def _commit_leader(client: Client, decisions: Decisions, decision: Decision, one
         raise
 
 
-def _complete_member(client: Client, ledger: Ledger, state: State) -> None:
-    try:
-        _completed(client, ledger, state)
-    except TransactionError as error:
-        _log.warning(
-            "%s: its rows are missing from a transaction over several tables, as nobody has looked at these tables "
-            "before its lease ran out",
-            error,
-        )
-        ledger.withdraw(state)
+def _complete_member(client: Client, member: Member, ledger: Ledger, state: State) -> bool:
+    """Make a table's intent a version; False where others have, or it is dropped meanwhile."""
+    with suppress(ConflictError, NotFoundError, TableBeingDroppedError):
+        if member.transaction is None:
+            ledger.withdraw(state)
+            return True
+        try:
+            _completed(client, ledger, state)
+        except TransactionError as error:
+            _log.warning(
+                "%s: its rows are missing from a transaction over several tables, as nobody has looked at these tables "
+                "before its lease ran out",
+                error,
+            )
+            ledger.withdraw(state)
+        return True
+    return False
 
 
 def _withdraw_together(client: Client, ledger: Ledger, state: State, together: Together) -> State | None:

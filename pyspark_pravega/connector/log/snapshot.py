@@ -29,6 +29,7 @@ from pyspark_pravega.connector.log.recovery import (
     commit_followers,
     roll_forward,
     transaction_states,
+    withdraw,
 )
 from pyspark_pravega.connector.log.tail import Snapshot, behind, take_tail
 from pyspark_pravega.deadlines import Reminders
@@ -322,14 +323,21 @@ def _visible_together(
 ) -> Visible | None:
     """As `_visible`, where the commit in progress is one of several tables: its record decides.
 
-    Where that is committed, so that another table may show it already, it is waited for.
+    Where that is committed, so that another table may show it already, it is waited for; and where others may change
+    what it has read before it is decided.
     """
     assert state.pending is not None
     decision = decision_of(client, together)
     if decision.verdict is not Verdict.COMMITTED:
         # A record goes when it was brought to its end everywhere: then the log has changed, too.
         is_over = decision.stored_as is None and ledger.state().stored_as != state.stored_as
-        return None if is_over else Visible(state=state)
+        if is_over or (together.awaited and decision.verdict is Verdict.OPEN):
+            if helps and now_ms() - state.pending.started_at > HELP_AFTER_MS:
+                # Whoever was to decide may be dead.
+                with suppress(PravegaError):
+                    withdraw(client, ledger, state)
+            return None
+        return Visible(state=state)
     states = transaction_states(client, ledger.stream, state.pending)
     if states == {TransactionState.COMMITTED}:
         if now_ms() - state.pending.started_at > HELP_AFTER_MS and decision.leader.stream == ledger.stream:

@@ -1,6 +1,7 @@
 """What decides transactions over several tables: `decisions` has their records."""
 
 from pyspark_pravega.connector.log.decided.decisions import (
+    DECISIONS_TABLE,
     Decision,
     Decisions,
     Member,
@@ -10,4 +11,13 @@ from pyspark_pravega.connector.log.decided.decisions import (
     open_decisions,
 )
 
-__all__ = ["Decision", "Decisions", "Member", "Verdict", "decision_of", "make_decisions", "open_decisions"]
+__all__ = [
+    "DECISIONS_TABLE",
+    "Decision",
+    "Decisions",
+    "Member",
+    "Verdict",
+    "decision_of",
+    "make_decisions",
+    "open_decisions",
+]

@@ -17,12 +17,12 @@ from pyspark_pravega.client import Client, KeyValueTable, Stream
 from pyspark_pravega.client.key_value import NOT_EXISTS
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.entries import Together
-from pyspark_pravega.connector.log.entry_keys import KEY_BYTES, STATE, ledger_name
+from pyspark_pravega.connector.log.entry_keys import KEY_BYTES, STATE
 from pyspark_pravega.connector.log.json_table import Content, JsonTable
 from pyspark_pravega.errors import ConflictError, KeyValueTableNotFoundError
 
-DECISIONS = "-.transactions"
-"""What the table of decisions is called as a log would be that belonged to a stream of this name."""
+DECISIONS_TABLE = "-.transactions.ledger"
+"""The table of decisions is called as a log would be that belonged to a stream `-.transactions`."""
 _KEPT_MS = 2 * 86_400_000
 _SWEEP_EVERY = 100
 
@@ -124,15 +124,17 @@ class Decisions:
         """
         return self._decide(replace(decision, verdict=Verdict.WITHDRAWN))
 
-    def forget(self, together: Together) -> None:
+    def forget(self, decision: Decision) -> None:
         """Remove a record that no log names any more.
 
         Args:
-            together: the transaction.
+            decision: the record.
+
+        Raises:
+            ConflictError: it has changed, or is gone.
         """
-        decision = self.look(together)
-        if decision.stored_as is not None:
-            self._table.remove((_key(together), decision.stored_as))
+        assert decision.stored_as is not None
+        self._table.remove((_key(decision.together), decision.stored_as))
 
     def forget_withdrawn(self, together: Together) -> None:
         """Remove the record of a transaction that isn't there, and that nobody goes on with.
@@ -144,6 +146,14 @@ class Decisions:
         if decision.verdict is not Verdict.COMMITTED and decision.stored_as is not None:
             with suppress(ConflictError):
                 self._table.remove((_key(together), decision.stored_as))
+
+    def committed(self) -> list[Together]:
+        """The transactions that are there, and perhaps not yet in all of their tables."""
+        return [
+            Together(scope=self._scope, id=str(uuid.UUID(bytes=key)))
+            for key, document in self._table.iterate()
+            if document.content["verdict"] == Verdict.COMMITTED.value
+        ]
 
     def _decide(self, decision: Decision) -> Decision:
         assert decision.stored_as is not None
@@ -170,8 +180,7 @@ def open_decisions(client: Client, scope: str) -> Decisions | None:
         scope: the scope.
     """
     try:
-        name = ledger_name(Stream(scope, DECISIONS))
-        return Decisions(KeyValueTable.reopened(client.pool, scope, name, key=STATE), scope)
+        return Decisions(KeyValueTable.reopened(client.pool, scope, DECISIONS_TABLE, key=STATE), scope)
     except KeyValueTableNotFoundError:
         return None
 
@@ -185,7 +194,7 @@ def make_decisions(client: Client, scope: str) -> Decisions:
     """
     decisions = open_decisions(client, scope)
     if decisions is None:
-        client.create_key_value_table(scope, ledger_name(Stream(scope, DECISIONS)), partitions=1, key_bytes=KEY_BYTES)
+        client.create_key_value_table(scope, DECISIONS_TABLE, partitions=1, key_bytes=KEY_BYTES)
         decisions = open_decisions(client, scope)
         assert decisions is not None
     return decisions

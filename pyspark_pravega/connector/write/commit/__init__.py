@@ -7,7 +7,7 @@ It knows plans and what tasks have written, and nothing of the jobs that use it.
 
 from pyspark_pravega.connector.write.commit.committer import Committer
 from pyspark_pravega.connector.write.commit.promise import Promise, Replacing
-from pyspark_pravega.connector.write.commit.several import Guard, Part, Several
+from pyspark_pravega.connector.write.commit.several import Guard, Look, Part, Several
 from pyspark_pravega.connector.write.commit.stages import Stage
 
-__all__ = ["Committer", "Guard", "Part", "Promise", "Replacing", "Several", "Stage"]
+__all__ = ["Committer", "Guard", "Look", "Part", "Promise", "Replacing", "Several", "Stage"]

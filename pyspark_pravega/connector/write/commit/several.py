@@ -4,8 +4,10 @@ Each table's rows lie in a transaction of Pravega's of their own, which Pravega 
 (`log.decisions`):
 
 1. Each table's log gets an intent that names the record: tables with rows and those that were only read, in the order
-   of their names. What was read is compared with what is there by then. From here on nobody else commits to them.
-2. The leases of all transactions are renewed for as long as servers allow, the leader's first.
+   of their names. What was read is compared with what is there by then. From here on nobody else commits to them. At
+   the same time the leases of all transactions are renewed for as long as servers allow; the leader's ends first.
+2. Tables whose logs the user may not change were only read. They are compared last. Others may commit to them before
+   the decision, so readers of the tables with rows wait for that.
 3. The record says: committed. That is the moment at which all of it is there.
 4. The leader's transaction is committed, then all others, and each log's intent becomes a version.
 
@@ -14,13 +16,14 @@ Whoever finds an intent brings it to its end: `recovery` has the steps behind th
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pyspark_pravega.client import Client
+from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.events import abort_quietly
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import (
@@ -32,8 +35,11 @@ from pyspark_pravega.connector.log import (
     State,
     Together,
     Verdict,
+    bring_forward,
     commit_state_unknown,
+    decision_of,
     open_decisions,
+    open_ledger,
     roll_forward,
     settle,
 )
@@ -41,8 +47,24 @@ from pyspark_pravega.connector.options import MAX_LEASE_MS
 from pyspark_pravega.connector.write.commit.promise import Promise, Replacing
 from pyspark_pravega.connector.write.commit.stages import Stage
 from pyspark_pravega.connector.write.plan import Epoch
-from pyspark_pravega.deadlines import Retries
-from pyspark_pravega.errors import ConflictError, NotFoundError, PravegaError, TransactionError, UnavailableError
+from pyspark_pravega.deadlines import Limit, Retries
+from pyspark_pravega.errors import (
+    ConflictError,
+    NotFoundError,
+    PravegaError,
+    TransactionError,
+    UnavailableError,
+    WriteConflictError,
+)
+from pyspark_pravega.together import Begun, all_together
+
+COMMIT_TIMEOUT_S, POLL_S = 300.0, 0.005
+UNDECIDED_S = 1.0
+"""How long the decision of a transaction is waited for that may wait for this one's."""
+LEADER_ENDS_MS = 30_000
+"""How much sooner than others the leader's lease ends."""
+HELD_AGAIN_S = 60.0
+"""After so long leases are renewed once more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,11 +84,20 @@ class Part:
 
 @dataclass(frozen=True, kw_only=True)
 class Guard:
-    """A table that a transaction has only read."""
+    """A table that a transaction has only read, and whose log it may change."""
 
     ledger: Ledger
     check: Callable[[Ledger, State], None]
     """Refuses what was overtaken (`WriteConflictError`), when the log is in a state."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """A table that a transaction has only read, and whose log it may not change, or that has none."""
+
+    stream: Stream
+    check: Callable[[], None]
+    """As of `Guard`, whatever the log's state is."""
 
 
 class Several:
@@ -75,23 +106,28 @@ class Several:
     def __init__(
         self,
         client: Client,
-        together: Together,
+        transaction: Together,
         parts: Sequence[Part],
         guards: Sequence[Guard] = (),
+        looks: Sequence[Look] = (),
         missing: PravegaError | None = None,
     ) -> None:
         """Nothing is asked yet.
 
         Args:
             client: the cluster.
-            together: the transaction, whose record was made.
+            transaction: the transaction, whose record was made.
             parts: what it writes; of each table one.
             guards: what it has only read.
+            looks: likewise, where it can't keep others from changing it.
             missing: why it can't be committed any more, if it isn't yet: one of its tables was dropped.
         """
-        self._client, self._together, self._missing = client, together, missing
+        self._missing = missing
+        self._client, self._together, self._looks = client, replace(transaction, awaited=bool(looks)), looks
         named: list[Part | Guard] = [*parts, *guards]
         self._all = sorted(named, key=lambda one: str(one.ledger.stream))
+        self._promised: dict[Stream, State] = {}
+        """The logs' states with its intents, where this process has seen them."""
         self._parts = [one for one in self._all if isinstance(one, Part)]
         self._members = tuple(
             Member(
@@ -123,15 +159,15 @@ class Several:
             try:
                 if self._missing is not None:
                     raise self._missing
-                is_promised = all(self._promise(one) for one in self._all)
-                if is_promised:
-                    self._hold()
+                is_promised = self._promise_all()
             except PravegaError:
                 if not self._give_up(decisions, timeout=timeout):
                     raise
             else:
                 if is_promised:
-                    self._decide(decisions, decision, timeout=timeout)
+                    decided = self._decide(decisions, decision, timeout=timeout)
+                    if decided is not None and self._has_brought_forward(decisions, decided):
+                        return Stage.COMMITTED
                 elif not self._give_up(decisions, timeout=timeout):
                     return Stage.REPEATED
         elif decision.verdict is Verdict.WITHDRAWN:
@@ -152,13 +188,50 @@ class Several:
         if decisions is None or not self._give_up(decisions, timeout=timeout):
             self._abort()
 
+    def _promise_all(self) -> bool:
+        since, held = time.monotonic(), Begun(self._hold)
+        if not all(self._promise(one) for one in self._all):
+            return False
+        for look in self._looks:
+            self._compare(look)
+        held.result()
+        if time.monotonic() - since > HELD_AGAIN_S:
+            self._hold()
+        return True
+
+    def _compare(self, look: Look) -> None:
+        """Refuse what was overtaken where others can't be kept from changing it: they may do so from here on.
+
+        A transaction that writes to that table may have read ours, and looks at them in the same way. So its decision
+        is waited for; not for long, as it may wait for this one's.
+        """
+        limit = Limit(UNDECIDED_S)
+        while True:
+            ledger = open_ledger(self._client, look.stream)
+            pending = None if ledger is None else ledger.state().pending
+            if pending is None or pending.together is None or not pending.transactions:
+                break
+            if decision_of(self._client, pending.together).verdict is not Verdict.OPEN:
+                break
+            if not limit.wait(POLL_S):
+                raise WriteConflictError(
+                    f'the transaction has read stream "{look.stream}", and another one is just being committed to it. '
+                    "Nothing was written; run the transaction again"
+                )
+        look.check()
+
     def _promise(self, one: Part | Guard) -> bool:
         """Put the intent into a table's log; False where its epoch is there already, or another process has done it."""
         if isinstance(one, Part):
-            if one.promise.is_in(one.ledger.state()):
-                return True
-            intent = replace(one.intent, together=self._together)
-            return one.promise.make(intent, one.epoch, one.replacement).stage is Stage.PROMISED
+            state = one.ledger.state()
+            if not one.promise.is_in(state):
+                intent = replace(one.intent, together=self._together)
+                standing = one.promise.make(intent, one.epoch, one.replacement)
+                if standing.stage is not Stage.PROMISED:
+                    return False
+                state = standing.state
+            self._promised[one.ledger.stream] = state
+            return True
         intent = Intent(
             job=str(uuid.uuid5(uuid.UUID(self._together.id), str(one.ledger.stream))),
             transactions=(),
@@ -167,36 +240,38 @@ class Several:
             started_at=now_ms(),
             together=self._together,
         )
-        while True:
-            if self._is_in(one.ledger.state()):
-                return True
+        while not self._is_in(state := one.ledger.state()):
             state = settle(self._client, one.ledger)
             one.check(one.ledger, state)
             with suppress(ConflictError):
-                one.ledger.begin(state, intent)
-                return True
+                state = one.ledger.begin(state, intent)
+                break
+        self._promised[one.ledger.stream] = state
+        return True
 
     def _hold(self) -> None:
         """From here on the transactions stay open as long as servers allow, whoever dies; the leader's ends first."""
-        for part in self._parts:
-            ping = partial(self._client.controller.ping_transaction, part.ledger.stream, *part.intent.transaction_ids())
-            try:
-                ping(lease_ms=MAX_LEASE_MS)
-            except TransactionError:
-                # Perhaps these servers don't allow as much.
-                ping(lease_ms=part.lease_ms)
+        all_together([partial(self._ping, part, is_leader=part is self._parts[0]) for part in self._parts])
 
-    def _decide(self, decisions: Decisions, decision: Decision, *, timeout: float) -> None:
+    def _ping(self, part: Part, *, is_leader: bool) -> None:
+        ping = partial(self._client.controller.ping_transaction, part.ledger.stream, *part.intent.transaction_ids())
+        try:
+            ping(lease_ms=MAX_LEASE_MS - is_leader * LEADER_ENDS_MS)
+        except TransactionError:
+            # Perhaps these servers don't allow as much.
+            ping(lease_ms=part.lease_ms * (9 if is_leader else 10) // 10)
+
+    def _decide(self, decisions: Decisions, decision: Decision, *, timeout: float) -> Decision | None:
+        """Returns the record where this call has changed it."""
         retries = Retries(timeout)
         while True:
             try:
-                decisions.commit(decision, self._members)
-                return
+                return decisions.commit(decision, self._members)
             except ConflictError:
                 # It was withdrawn, or this very change was made, or another process that does this has made it.
                 now = decisions.look(self._together)
                 if now.verdict is Verdict.COMMITTED or self._is_there():
-                    return
+                    return None
                 if now.verdict is Verdict.WITHDRAWN:
                     self._abort()
                     raise self._withdrawn() from None
@@ -242,22 +317,43 @@ class Several:
                 if self._is_in(state):
                     one.ledger.withdraw(state)
 
+    def _has_brought_forward(self, decisions: Decisions, decision: Decision) -> bool:
+        """Make all intents versions, as this process has recorded them; False where that is to be looked after."""
+        left = [
+            (member, one.ledger, self._promised[member.stream])
+            for member, one in zip(self._members, self._all, strict=True)
+        ]
+        try:
+            return bring_forward(self._client, decisions, decision, left)
+        except (NotFoundError, TransactionError, UnavailableError):
+            return False
+
     def _roll_forward(self, *, timeout: float) -> None:
-        retries = Retries(timeout)
+        retries, limit = Retries(timeout), Limit(max(COMMIT_TIMEOUT_S, timeout))
         while True:
             try:
                 roll_forward(self._client, self._together)
-                if not any(self._is_left(one) for one in self._all):
+                if not any(all_together([partial(self._is_left, one) for one in self._all])):
                     if self._is_there():
                         return
+                    raise self._withdrawn()
+                if not self._is_committed() and not self._is_there():
+                    # The leader's transaction was lost, and others have found that out.
+                    self._abort()
                     raise self._withdrawn()
             except TransactionError:
                 if not self._is_committed():
                     self._abort()
                     raise
+            except ConflictError:
+                # Others do the same.
+                pass
             except UnavailableError as error:
                 if not retries.again():
                     raise self._unknown(error) from error
+                continue
+            if not limit.wait(POLL_S):
+                raise self._unknown(UnavailableError("others have changed its record and its logs again and again"))
 
     def _is_committed(self) -> bool:
         decisions = open_decisions(self._client, self._together.scope)

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pyspark_pravega.client import Client, Staged, Stream, Transaction
 from pyspark_pravega.client.segments import append_staged, staged_sizes
@@ -27,12 +28,13 @@ from pyspark_pravega.connector.log import (
 )
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.connector.write.commit import Guard, Part, Promise, Several, Stage
+from pyspark_pravega.connector.write.commit import Guard, Look, Part, Promise, Several, Stage
 from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
 from pyspark_pravega.connector.write.overwrite import ReadingJob
 from pyspark_pravega.connector.write.plan import Epoch
 from pyspark_pravega.connector.write.read_set import ReadSet, is_unchanged, is_unchanged_for_keys
 from pyspark_pravega.errors import (
+    AuthenticationError,
     ConflictError,
     NotFoundError,
     PravegaError,
@@ -44,6 +46,7 @@ from pyspark_pravega.errors import (
     WriteConflictError,
 )
 from pyspark_pravega.spark.datasource import WriterCommitMessage
+from pyspark_pravega.together import all_together
 
 _DROPPED = (TransactionError, NotFoundError, StreamSealedError, TableBeingDroppedError)
 """What is said of a table that was dropped, or is being dropped."""
@@ -227,7 +230,7 @@ def forget_together(client: Client, prepared: Sequence[Prepared]) -> None:
 
 def _several(client: Client, prepared: Sequence[Prepared], reads: Mapping[Stream, TableRead]) -> Several:
     written = {one.job.plan.stream for one in prepared}
-    parts, guards = list[Part](), list[Guard]()
+    parts, guards, looks = list[Part](), list[Guard](), list[Look]()
     missing: PravegaError | None = None
     # A table that was dropped keeps a transaction from being committed, but not what is committed from being told so.
     for one in prepared:
@@ -239,12 +242,27 @@ def _several(client: Client, prepared: Sequence[Prepared], reads: Mapping[Stream
         if stream in written:
             continue
         try:
-            # A table that only others have written gets a log: so nobody of us writes to it meanwhile.
-            ledger = open_ledger(client, stream) or create_ledger(client, stream)
-            guards.append(Guard(ledger=ledger, check=_check_of(client, read)))
+            ledger = _ledger_to_change(client, stream)
         except _DROPPED as error:
             missing = error
-    return Several(client, prepared[0].together, parts, guards, missing)
+            continue
+        if ledger is None:
+            looks.append(Look(stream=stream, check=partial(check_unchanged, client, read)))
+        else:
+            guards.append(Guard(ledger=ledger, check=_check_of(client, read)))
+    return Several(client, prepared[0].together, parts, guards, looks, missing)
+
+
+def _ledger_to_change(client: Client, stream: Stream) -> Ledger | None:
+    """The log of a table that was only read; None where the user may not change it.
+
+    A table that only others have written gets one: so nobody of us writes to it meanwhile.
+    """
+    try:
+        ledger = open_ledger(client, stream) or create_ledger(client, stream)
+    except AuthenticationError:
+        return None
+    return ledger if ledger.may_change() else None
 
 
 def _part(client: Client, one: Prepared, read: TableRead | None) -> Part:
@@ -312,7 +330,9 @@ def _check_of(client: Client, read: TableRead) -> Callable[[Ledger, State], None
 
 
 def _end(prepared: Sequence[Prepared]) -> None:
-    for one in prepared:
+    def end(one: Prepared) -> None:
         # What isn't removed now is swept later.
         with suppress(ConflictError, PravegaError):
             one.job.committer().end(one.intent, one.partitions)
+
+    all_together([partial(end, one) for one in prepared])

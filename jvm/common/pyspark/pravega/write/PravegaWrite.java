@@ -241,8 +241,11 @@ public final class PravegaWrite implements RequiresDistributionAndOrdering, Batc
 
   @Override
   public void abort(WriterCommitMessage[] messages) {
-    if (writer != null) {
+    if (writer != null && transaction == null) {
       end("abortWrite", messages);
+    } else if (writer != null) {
+      // A cancelled statement may be on its way into the transaction.
+      end("abortWrite", messages, "transaction", transaction);
     }
   }
 
