@@ -124,10 +124,11 @@ class DroppableModel(ClusterModel):
 
     def truncate(self, cut: dict[int, int]) -> int:
         self.check()
-        if not set(cut) <= set(self.ranges):
-            # Of the stream that was dropped before.
-            return 1
         return super().truncate(cut)
+
+    def is_before(self, cut: Mapping[int, int], other: Mapping[int, int]) -> bool:
+        # One of a stream that was dropped before is refused.
+        return not set(cut) <= set(self.ranges) or super().is_before(cut, other)
 
 
 class DroppingController(ControllerModel):
