@@ -16,6 +16,7 @@ from keyed import KeyedHistory, history_of
 from model_patches import modelled
 from several_tables import TRANSACTIONS, TransactionHistory
 from simulation import History, failures
+from tiered import TIERED, TieredHistory
 
 _AT_ONCE = 250
 
@@ -48,6 +49,8 @@ def main() -> int:
 
 def _history(seed: int) -> History | KeyedHistory | TransactionHistory:
     """The history of a seed, of whichever kind."""
+    if seed >= TIERED:
+        return TieredHistory(seed)
     return TransactionHistory(seed) if seed >= TRANSACTIONS else history_of(seed)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -58,6 +58,9 @@ _OF_TABLES = (Kind.REPLACE, Kind.REPLACE, Kind.REPLACE, Kind.ALTER, Kind.ALTER)
 class History:
     """One seed's."""
 
+    is_streamed = True
+    """Whether streaming queries may read it."""
+
     def __init__(self, seed: int, profile: Profile | None = None) -> None:
         self.seed, self.world = seed, World(seed, profile)
         self.cluster = ClusterModel(self.world)
@@ -96,7 +99,7 @@ class History:
         if rng.random() < 0.3:
             for number in range(2):
                 self.world.add(f"query {number}", partial(self._stream, f"query {number}", f"run {number}"))
-        if rng.random() < 0.3:
+        if rng.random() < 0.3 and self.is_streamed:
             self.query = StreamingQuery(self.cluster)
             self.query.begin()
         looks = rng.choice((1, 2, 3))
@@ -261,8 +264,13 @@ class History:
         operation.ended = self.world.steps
         self.world.note(f"is through with {operation.number}: {sorted(operation.seen)}")
 
+    def _whole(self, taken: Snapshot) -> tuple[Snapshot, Sequence[int]]:
+        """What is read of a snapshot in the stream, and the events that are read elsewhere."""
+        return taken, ()
+
     def _content(self, taken: Snapshot) -> frozenset[int]:
-        events = []
+        taken, elsewhere = self._whole(taken)
+        events = [divmod(event, ROWS) for event in elsewhere]
         for part in taken.parts:
             owner = self.cluster.ranges[part.segment_id]
             for event in self.cluster.read(part.segment_id, part.start, part.end):

@@ -14,6 +14,8 @@ from model_patches import modelled
 from several_tables import TRANSACTIONS, TransactionHistory
 from several_tables_faults import FAULTS as TRANSACTION_FAULTS
 from simulation import MERGING, REPEATING, History, failures
+from tiered import FAULTS as TIERED_FAULTS
+from tiered import TIERED, TieredHistory
 
 SAMPLE, FEWER = 500, 150
 ENOUGH = 6000
@@ -58,6 +60,15 @@ def test_each_history_of_transactions_over_tables_is_explained() -> None:
 def test_a_fault_of_transactions_is_seen(fault: Fault) -> None:
     first = RARE.get(fault.__name__, TRANSACTIONS)
     assert failures(range(first, first + ENOUGH), switch=fault, make=TransactionHistory)
+
+
+def test_each_history_of_a_table_with_a_lake_is_explained() -> None:
+    assert failures(range(TIERED, TIERED + SAMPLE), most=3, make=TieredHistory) == []
+
+
+@pytest.mark.parametrize("fault", TIERED_FAULTS, ids=lambda fault: fault.__name__)
+def test_a_fault_of_tiering_is_seen(fault: Fault) -> None:
+    assert failures(range(TIERED, TIERED + ENOUGH), switch=fault, make=TieredHistory)
 
 
 @pytest.mark.parametrize("seed", [2000259, 2000432, 2000726])
