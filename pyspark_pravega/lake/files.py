@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +17,10 @@ from pyspark_pravega.lake.columns import VERSION
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-_GROUP_BYTES, _GROUP_ROWS = 32 << 20, 1 << 20
-"""When a row group is written: its memory is what a writer holds."""
+_GROUP_ROWS = 1 << 20
+"""How many rows a row group has at most."""
+_GROUPS_HELD = 4
+"""How many row groups' rows a writer holds at most."""
 BATCH_ROWS = 32_768
 
 
@@ -53,7 +57,11 @@ class LakeSnapshot:
 
 @dataclass(frozen=True, kw_only=True)
 class Between:
-    """What a column's values are wanted to be: between two values, both included. None for no bound."""
+    """What a column's values are wanted to be: between two values, both included. None for no bound.
+
+    Values are as Parquet's figures tell theirs: dates in days and instants in microseconds since 1970, texts as bytes;
+    but decimals are decimals.
+    """
 
     column: str
     least: Any = None
@@ -69,15 +77,23 @@ class Between:
         figures = group.column(index).statistics
         if figures is None or not figures.has_min_max:
             return True
-        too_small = self.least is not None and figures.max < self.least
-        too_large = self.most is not None and figures.min > self.most
+        if isinstance(self.most if self.least is None else self.least, Decimal):
+            least, most = figures.min, figures.max
+        else:
+            least, most = figures.min_raw, figures.max_raw
+        too_small = self.least is not None and most < self.least
+        too_large = self.most is not None and least > self.most
         return not (too_small or too_large)
 
 
 class FileWriter:
-    """Writes batches of one schema to files of about one size."""
+    """Writes batches of one schema to files of about one size.
 
-    def __init__(self, folder: Path, name: str, schema: pa.Schema, size: int) -> None:
+    Batches come by lanes. Each lane has row groups of its own, as far as it has rows enough for them, and its rows
+    stay in their order.
+    """
+
+    def __init__(self, folder: Path, name: str, schema: pa.Schema, size: int, group_size: int) -> None:
         """Write nothing yet.
 
         Args:
@@ -85,30 +101,51 @@ class FileWriter:
             name: what their names begin with.
             schema: that of the batches, with the ids of Iceberg's fields.
             size: of how many bytes a file is, about.
+            group_size: of how many bytes of rows in memory a row group is made, about.
         """
-        self._folder, self._name, self._schema, self._size = folder, name, schema, size
-        self._batches: list[pa.RecordBatch] = []
-        self._rows = self._bytes = 0
+        self._folder, self._name, self._schema = folder, name, schema
+        self._size, self._group_size = size, group_size
+        self._held: dict[int, list[pa.RecordBatch]] = {}
+        self._bytes: Counter[int] = Counter()
+        """Of what is held, by lane."""
         self._writer: pq.ParquetWriter | None = None
         self.paths: list[Path] = []
         """The files, in their order."""
         self.rows = 0
         """All rows so far."""
 
-    def write(self, batch: pa.RecordBatch) -> None:
+    @property
+    def lanes(self) -> list[int]:
+        """Those of which rows are held."""
+        return list(self._held)
+
+    def write(self, batch: pa.RecordBatch, lane: int) -> None:
         """Take a batch.
 
         Args:
             batch: some rows.
+            lane: behind whose rows they come.
         """
-        self._batches.append(batch)
-        self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + batch.nbytes
-        if self._rows >= _GROUP_ROWS or self._bytes >= _GROUP_BYTES:
-            self._write_group()
+        self._held.setdefault(lane, []).append(batch)
+        self._bytes[lane] += batch.nbytes
+        if self._bytes[lane] >= self._group_size:
+            self._write_group([lane])
+        elif self._bytes.total() >= _GROUPS_HELD * self._group_size:
+            self.settle()
+
+    def settle(self) -> None:
+        """Write what is held: it comes before what comes now."""
+        some: list[int] = []
+        for lane in sorted(self._held):
+            some.append(lane)
+            if sum(self._bytes[one] for one in some) >= self._group_size:
+                self._write_group(some)
+                some = []
+        self._write_group(some)
 
     def close(self) -> None:
         """Write what is left."""
-        self._write_group()
+        self.settle()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -120,8 +157,11 @@ class FileWriter:
         for path in self.paths:
             path.unlink(missing_ok=True)
 
-    def _write_group(self) -> None:
-        if not self._rows:
+    def _write_group(self, lanes: Sequence[int]) -> None:
+        batches = [batch for lane in lanes for batch in self._held.pop(lane)]
+        for lane in lanes:
+            del self._bytes[lane]
+        if not batches:
             return
         if self._writer is None:
             # Who has no lake doesn't wait for it to be loaded.
@@ -132,9 +172,9 @@ class FileWriter:
             self.paths.append(path)
             # Without Arrow's own schema: it would tell readers of types that Iceberg doesn't know.
             self._writer = pq.ParquetWriter(path, self._schema, compression="zstd", store_schema=False)
-        self._writer.write_table(pa.Table.from_batches(self._batches, self._schema), row_group_size=_GROUP_ROWS)
-        self.rows += self._rows
-        self._batches, self._rows, self._bytes = [], 0, 0
+        rows = pa.Table.from_batches(batches, self._schema)
+        self._writer.write_table(rows, row_group_size=_GROUP_ROWS)
+        self.rows += rows.num_rows
         if self.paths[-1].stat().st_size >= self._size:
             self._writer.close()
             self._writer = None

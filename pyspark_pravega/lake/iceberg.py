@@ -23,7 +23,7 @@ from pyiceberg.io.pyarrow import parquet_file_to_data_file
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.types import IcebergType, ListType, MapType, StructType
+from pyiceberg.types import BooleanType, IcebergType, ListType, MapType, StringType, StructType
 
 from pyspark_pravega.errors import ConflictError, UnsupportedOperationError
 from pyspark_pravega.lake.columns import VERSION
@@ -208,7 +208,7 @@ def files_of(metadata: str, snapshot: int, last: int | None = None, wanted: tupl
         UnsupportedOperationError: some of their rows aren't the snapshot's: another program has deleted them.
     """
     table = StaticTable.from_metadata(metadata)
-    tasks = table.scan(row_filter=_condition(last, wanted), snapshot_id=snapshot).plan_files()
+    tasks = table.scan(row_filter=_condition(table.schema(), last, wanted), snapshot_id=snapshot).plan_files()
     version: Any = table.schema().find_field(VERSION)
     files = []
     for task in tasks:
@@ -227,13 +227,17 @@ def files_of(metadata: str, snapshot: int, last: int | None = None, wanted: tupl
     return sorted(files, key=lambda file: file.path)
 
 
-def _condition(last: int | None, wanted: Sequence[Between]) -> BooleanExpression:
+def _condition(schema: Schema, last: int | None, wanted: Sequence[Between]) -> BooleanExpression:
     condition: BooleanExpression = AlwaysTrue() if last is None else _AT_MOST(VERSION, last)
     for one in wanted:
-        if one.least is not None:
-            condition = And(condition, _AT_LEAST(one.column, one.least))
-        if one.most is not None:
-            condition = And(condition, _AT_MOST(one.column, one.most))
+        kind = schema.find_type(one.column)
+        if isinstance(kind, BooleanType):
+            # Iceberg compares them for equality only.
+            continue
+        for compared, value in ((_AT_LEAST, one.least), (_AT_MOST, one.most)):
+            if value is not None:
+                text = value.decode() if isinstance(kind, StringType) else value
+                condition = And(condition, compared(one.column, text))
     return condition
 
 

@@ -47,6 +47,7 @@ TOLD_AT = {
     "lake-after": "",
     "lake-keep-in-stream": "",
     "lake-file-size": "",
+    "lake-row-group-size": "",
 }
 """Of each property who is told of a value that means nothing: who reads the table, who writes to it, or both."""
 TEXTS = {"compatibility", "deleted-row-column", "delete-values", "upsert-value"}

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pytest
 from catalog_tools import plan
-from lake_tools import Table
+from lake_tools import Table, turns
 from pyspark.sql.types import LongType, VariantType
 
 from pyspark_pravega.catalog.catalog import Catalog
@@ -63,10 +63,14 @@ STEPS: dict[str, Callable[[], tuple[Any, str, Any]]] = {
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("LAKE_SEEDS", "6"))))
 @pytest.mark.in_turn
-def test_random_histories_give_what_a_dict_gives(catalog: Catalog, scope: str, tmp_path: Path, seed: int) -> None:
+def test_random_histories_give_what_a_dict_gives(
+    catalog: Catalog, scope: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
     """Each step is followed by all reads that are promised, by SELECT and by pyiceberg alone."""
     dice = random.Random(seed)
-    table = Table(catalog, scope, tmp_path, **{"lake-keep-in-stream": "0 ms"} if seed % 2 else {})
+    turns(monkeypatch, 50 << seed % 5)
+    sizes = {"lake-row-group-size": "1 KiB", "lake-file-size": "4 KiB"} if seed % 3 else {}
+    table = Table(catalog, scope, tmp_path, **{"lake-keep-in-stream": "0 ms"} if seed % 2 else {}, **sizes)
     table.insert()
     columns = 0
     for _ in range(10):

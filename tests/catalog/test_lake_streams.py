@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from catalog_tools import insert
-from lake_tools import Table
+from lake_tools import Table, turns
 from test_lake import STEPS, Died
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.process.pickles import pickle, unpickle
 from pyspark_pravega.connector.lake import LakeSlice, check_slices
 from pyspark_pravega.connector.options import ReadOptions
-from pyspark_pravega.connector.stream import SeveralStreamsReader, SourceOffset, StreamSource
+from pyspark_pravega.connector.stream import SeveralStreamsReader, SnapshotReader, SourceOffset, StreamSource
 from pyspark_pravega.errors import DataLossError, UnsupportedOperationError
 
 pytestmark = pytest.mark.server
@@ -52,8 +52,8 @@ class Keyed(Table):
 class Query:
     """A streaming query's driver, which may die at any time; its checkpoint stays."""
 
-    def __init__(self, table: Table, **options: str) -> None:
-        self.table, self.options = table, ReadOptions.of_table(options)
+    def __init__(self, table: Table, *others: Table, **options: str) -> None:
+        self.table, self.others, self.options = table, others, ReadOptions.of_table(options)
         self.offset: str | None = None
         self.planned: str | None = None
         self.batches: list[list[list[tuple[int, str]]]] = []
@@ -64,7 +64,8 @@ class Query:
 
     def restart(self) -> None:
         """Another driver goes on with the checkpoint."""
-        self.source = StreamSource(self.table.catalog.client, [self.table.stream], self.options)
+        streams = [table.stream for table in (self.table, *self.others)]
+        self.source = StreamSource(self.table.catalog.client, streams, self.options)
 
     def plan(self, target: SourceOffset | None = None) -> bool:
         """Note where the next micro-batch ends; whether there is one."""
@@ -80,10 +81,10 @@ class Query:
         """What the micro-batch that is planned reads."""
         assert self.offset is not None
         assert self.planned is not None
-        definition = self.table.catalog.definition(self.table.stream, age_s=0)
+        definitions = [table.catalog.definition(table.stream, age_s=0) for table in (self.table, *self.others)]
         partitions = self.source.partitions(self.source.offset(self.offset), self.source.offset(self.planned))
-        check_slices(definition, ["id", "name"], partitions)
-        reader = SeveralStreamsReader([definition], ["id", "name", "_segment", "_offset"], self.options)
+        check_slices(definitions, ["id", "name"], partitions)
+        reader = SeveralStreamsReader(definitions, ["id", "name", "_segment", "_offset"], self.options)
         tasks = []
         for partition in partitions:
             self.from_lake += isinstance(partition, LakeSlice)
@@ -126,10 +127,14 @@ class Query:
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("LAKE_SEEDS", "6"))))
-def test_random_histories_are_streamed_once_in_order(catalog: Catalog, scope: str, tmp_path: Path, seed: int) -> None:
+def test_random_histories_are_streamed_once_in_order(
+    catalog: Catalog, scope: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
     """Three queries: one goes on all the time, one is killed again and again, one comes now and then."""
     dice = random.Random(seed)
-    table = Keyed(catalog, scope, tmp_path, **{"lake-keep-in-stream": "0 ms"})
+    turns(monkeypatch, 50 << seed % 5)
+    sizes = {"lake-row-group-size": "512", "lake-file-size": "2 KiB"} if seed % 3 else {}
+    table = Keyed(catalog, scope, tmp_path, **{"lake-keep-in-stream": "0 ms"}, **sizes)
     limits: dict[str, str] = {"maxEventsPerTrigger": str(dice.randrange(3, 30))} if seed % 2 else {}
     steady, killed, late = Query(table), Query(table, **limits), Query(table, **limits)
     table.insert()
@@ -253,6 +258,51 @@ def test_rows_that_were_replaced_before_they_were_read_are_lost(catalog: Catalog
     assert sorted(lenient.numbers_unordered[10:]) == sorted(new)
 
 
+@pytest.mark.parametrize("seed", range(int(os.environ.get("LAKE_SEEDS", "3"))))
+def test_several_streams_of_which_some_have_a_lake(catalog: Catalog, scope: str, tmp_path: Path, seed: int) -> None:
+    """By queries over all of them, one of which is killed again and again, and by batches."""
+    dice = random.Random(seed)
+    lake = {"lake-keep-in-stream": "0 ms", "lake-row-group-size": "512"}
+    tables = [
+        Keyed(catalog, scope, tmp_path / "a", "first", **lake),
+        Keyed(catalog, scope, tmp_path / "b", "plain", lake="", **lake),
+        Keyed(catalog, scope, tmp_path / "c", "second", **lake),
+    ]
+    dice.shuffle(tables)
+    limits = {"maxEventsPerTrigger": str(dice.randrange(5, 30))} if seed % 2 else {}
+    steady, killed = Query(*tables), Query(*tables, **limits)
+
+    def check(*queries: Query) -> None:
+        expected = sorted(number for table in tables for number in table.all)
+        for query in queries:
+            query.run()
+            assert sorted(query.numbers_unordered) == expected
+        definitions = [table.catalog.definition(table.stream, age_s=0) for table in tables]
+        reader = SnapshotReader(definitions, ["id", "name"], ReadOptions())
+        batches = [batch for part in reader.partitions() for batch in reader.read(unpickle(pickle(part)))]
+        assert sorted(row["name"] for batch in batches for row in batch.to_pylist()) == expected
+
+    for _ in range(14):
+        table = dice.choice(tables)
+        match dice.choice(["insert", "insert", "tier", "scale", "column", "batch", "kill"]):
+            case "insert":
+                table.insert(dice.randrange(1, 20))
+            case "tier" if table.properties["lake"]:
+                table.tier()
+            case "scale":
+                table.scale(dice.randrange(1, 4))
+            case "column" if len(table.columns) < 4:
+                for one in tables:
+                    one.add_column()
+            case "batch":
+                check(steady)
+            case "kill":
+                if killed.plan():
+                    killed.read()
+                killed.restart()
+    check(steady, killed, Query(*tables), Query(*tables, maxEventsPerTrigger="1"))
+
+
 def test_what_a_stream_through_the_lake_refuses(catalog: Catalog, scope: str, tmp_path: Path) -> None:
     table = Keyed(catalog, scope, tmp_path, **{"lake-keep-in-stream": "0 ms"})
     table.insert()
@@ -265,6 +315,6 @@ def test_what_a_stream_through_the_lake_refuses(catalog: Catalog, scope: str, tm
     )
     definition = catalog.definition(table.stream, age_s=0)
     with pytest.raises(UnsupportedOperationError, match=r"_event_size.*isn't known there"):
-        check_slices(definition, ["id", "_event_size"], partitions)
+        check_slices([definition], ["id", "_event_size"], partitions)
     with pytest.raises(UnsupportedOperationError, match="real-time trigger"):
         query.source.follow(query.source.offset(str(query.offset)), 2)

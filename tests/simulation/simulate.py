@@ -16,6 +16,7 @@ from keyed import KeyedHistory, history_of
 from model_patches import modelled
 from several_tables import TRANSACTIONS, TransactionHistory
 from simulation import History, failures
+from tiered import TIERED, TieredHistory
 from wide_tables import WIDE, WideHistory
 
 _AT_ONCE = 250
@@ -49,7 +50,7 @@ def main() -> int:
 
 def _history(seed: int) -> History | KeyedHistory | TransactionHistory:
     """The history of a seed, of whichever kind."""
-    kinds = ((WIDE, WideHistory), (TRANSACTIONS, TransactionHistory))
+    kinds = ((TIERED, TieredHistory), (WIDE, WideHistory), (TRANSACTIONS, TransactionHistory))
     return next((kind(seed) for first, kind in kinds if seed >= first), None) or history_of(seed)
 
 

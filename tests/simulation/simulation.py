@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
 import tables
-from cluster_model import KEYS, STREAM, ClusterModel
+from cluster_model import KEYS, ROWS, STREAM, ClusterModel
 from ending import check_log, come_to_rest, rows_of
 from history import NEVER, Kind, Operation, UnexplainedError, content_of, explain
 from model_patches import modelled, played_in
@@ -58,6 +58,9 @@ _OF_TABLES = (Kind.REPLACE, Kind.REPLACE, Kind.REPLACE, Kind.ALTER, Kind.ALTER)
 class History:
     """One seed's."""
 
+    is_streamed = True
+    """Whether streaming queries may read it."""
+
     def __init__(self, seed: int, profile: Profile | None = None) -> None:
         self.seed, self.world = seed, World(seed, profile)
         self.cluster = ClusterModel(self.world)
@@ -96,7 +99,7 @@ class History:
         if rng.random() < 0.3:
             for number in range(2):
                 self.world.add(f"query {number}", partial(self._stream, f"query {number}", f"run {number}"))
-        if rng.random() < 0.3:
+        if rng.random() < 0.3 and self.is_streamed:
             self.query = StreamingQuery(self.cluster)
             self.query.begin()
         looks = rng.choice((1, 2, 3))
@@ -261,8 +264,14 @@ class History:
         operation.ended = self.world.steps
         self.world.note(f"is through with {operation.number}: {sorted(operation.seen)}")
 
+    def _whole(self, taken: Snapshot) -> tuple[Snapshot, Sequence[int]]:
+        """What is read of a snapshot in the stream, and the events that are read elsewhere."""
+        return taken, ()
+
     def _content(self, taken: Snapshot) -> frozenset[int]:
-        content = content_of(rows_of(self.cluster, taken), self.operations)
+        taken, elsewhere = self._whole(taken)
+        events = [*(divmod(event, ROWS) for event in elsewhere), *rows_of(self.cluster, taken)]
+        content = content_of(events, self.operations)
         if self.by_version.setdefault(taken.version, content) != content:
             raise UnexplainedError(
                 f"version {taken.version} was seen with {self.by_version[taken.version]}, and {content}"

@@ -15,6 +15,8 @@ from several_tables import TRANSACTIONS, TransactionHistory
 from several_tables_faults import FAULTS as TRANSACTION_FAULTS
 from several_tables_faults import WIDE_FAULTS
 from simulation import MERGING, REPEATING, History, failures
+from tiered import FAULTS as TIERED_FAULTS
+from tiered import TIERED, TieredHistory
 from wide_tables import WIDE, WideHistory
 
 SAMPLE, FEWER = 500, 150
@@ -78,6 +80,15 @@ def test_a_committed_transaction_is_not_said_to_have_failed_when_a_table_of_it_i
     """Who committed it, or was asked for that again, found the dropped table's log gone, and said that nothing was
     written."""
     assert failures(range(seed, seed + 1), make=WideHistory) == []
+
+
+def test_each_history_of_a_table_with_a_lake_is_explained() -> None:
+    assert failures(range(TIERED, TIERED + SAMPLE), most=3, make=TieredHistory) == []
+
+
+@pytest.mark.parametrize("fault", TIERED_FAULTS, ids=lambda fault: fault.__name__)
+def test_a_fault_of_tiering_is_seen(fault: Fault) -> None:
+    assert failures(range(TIERED, TIERED + ENOUGH), switch=fault, make=TieredHistory)
 
 
 @pytest.mark.parametrize("seed", [2000259, 2000432, 2000726])

@@ -119,6 +119,7 @@ PROPERTIES: dict[str, tuple[str, dict[str, str]]] = {
     "lake-after": ("1 hour", LAKE),
     "lake-keep-in-stream": ("1 day", LAKE),
     "lake-file-size": ("64 MiB", LAKE),
+    "lake-row-group-size": ("4 MiB", LAKE),
     "segments": ("3", {}),
     "scaling": ("100 events/s", {}),
     "scale-factor": ("4", {"scaling": "100 events/s"}),

@@ -205,7 +205,7 @@ def _changes(read: _Read, wanted: ChangesRange) -> PlannedScan:
     """CHANGES of a table without a key: the events that versions have added. It needs the versions' entries only."""
     first, last = read.versions(wanted)
     added = _added(read, first, last)
-    check_slices(read.definition, read.request.columns, added.slices)
+    check_slices([read.definition], read.request.columns, added.slices)
     reader = LakeChangesReader(read.definition, added, read.request.columns)
     return read.planned(reader, [one.part for one in added.ranges], lake=(added.bytes, added.rows))
 

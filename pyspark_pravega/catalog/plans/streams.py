@@ -234,7 +234,7 @@ class StreamReads:
         looked = self._begin_look(read, source)
         with read.lock:
             partitions = read.source.partitions(read.source.offset(start), read.source.offset(end))
-            check_slices(read.definition, source["columns"], partitions)
+            check_slices([read.definition], source["columns"], partitions)
             read.check_stream({part.segment_id for partition in partitions for part in partition.parts})
         _check_look(read, looked)
         return list(partitions)

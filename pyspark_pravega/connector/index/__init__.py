@@ -7,7 +7,14 @@ that while a task writes. It asks no server.
 
 from pyspark_pravega.connector.index.blocks import Block, BlockIndex, Part, skipped
 from pyspark_pravega.connector.index.conditions import Condition, names_in, values_of
-from pyspark_pravega.connector.index.figures import Figures, IndexedColumn, check_indexed, figures_of, is_ordered
+from pyspark_pravega.connector.index.figures import (
+    Figures,
+    IndexedColumn,
+    check_indexed,
+    figures_of,
+    is_ordered,
+    literal,
+)
 from pyspark_pravega.connector.index.writing import IndexWriter
 
 __all__ = [
@@ -21,6 +28,7 @@ __all__ = [
     "check_indexed",
     "figures_of",
     "is_ordered",
+    "literal",
     "names_in",
     "skipped",
     "values_of",

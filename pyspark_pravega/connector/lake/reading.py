@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from pyspark_pravega.connector.index import is_ordered, literal
 from pyspark_pravega.connector.lake.slices import (
     TASK_BYTES,
     LakeSlice,
@@ -25,13 +26,14 @@ from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.wanted import check_wanted
 from pyspark_pravega.errors import DataLossError
-from pyspark_pravega.lake import VERSION, Between, LakeFile, lake_schema, load_iceberg, read_file
+from pyspark_pravega.lake import Between, LakeFile, load_iceberg, read_file
 from pyspark_pravega.serde.codec import Batch
 from pyspark_pravega.spark.arrow import to_arrow_schema
 from pyspark_pravega.spark.datasource import InputPartition
-from pyspark_pravega.spark.types import StructType
+from pyspark_pravega.spark.types import DataType, DecimalType, StructType
 
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_DIGITS = Context(prec=38)
+"""Those of decimals."""
 
 
 def behind_lake(snapshot: Snapshot) -> Snapshot:
@@ -216,7 +218,7 @@ def lake_reader(
     if part.is_bounded:
         slices = _slices(definition, part)
         return LakeReader(rest, (), None, (), slices), sum(one.bytes for one in slices)
-    wanted = _wanted(lake_schema(known), predicates)
+    wanted = _wanted(known, predicates)
     last = None if part.last == tiered.version else part.last
     files = load_iceberg().files_of(tiered.metadata, tiered.snapshot, last, wanted)
     return LakeReader(rest, files, last, wanted), sum(file.size for file in files)
@@ -235,37 +237,38 @@ def _slices(definition: TableDefinition, part: LakePart) -> list[LakeSlice]:
     return lake_slices(shared_client(definition.settings), definition.stream, span)
 
 
-def _wanted(schema: pa.Schema, predicates: Predicates) -> tuple[Between, ...]:
-    """Which values a query wants of the lake's columns of whole numbers, dates and instants."""
+def _wanted(columns: StructType, predicates: Predicates) -> tuple[Between, ...]:
+    """Which values a query wants of the lake's columns."""
     wanted = []
     for predicate in predicates:
-        index = schema.get_field_index(predicate.column)
-        values = [value for value in predicate.values if isinstance(value, int) and not isinstance(value, bool)]
-        if index < 0 or not values or len(values) < len(predicate.values) or predicate.column == VERSION:
+        if predicate.column not in columns.names or not predicate.values:
             continue
-        try:
-            bounds = [_value(schema.field(index).type, value) for value in values]
-        except (OverflowError, ValueError):
-            continue
-        if None in bounds:
+        kind = columns[predicate.column].dataType
+        values = [_value(kind, value) for value in predicate.values] if is_ordered(kind) else [None]
+        if None in values:
             continue
         match predicate.comparison:
             case "=" | "<=>" | "IN":
-                wanted.append(Between(column=predicate.column, least=min(bounds), most=max(bounds)))
+                wanted.append(Between(column=predicate.column, least=min(values), most=max(values)))
             case "<" | "<=":
-                wanted.append(Between(column=predicate.column, most=bounds[0]))
-            case ">" | ">=":
-                wanted.append(Between(column=predicate.column, least=bounds[0]))
+                wanted.append(Between(column=predicate.column, most=values[0]))
+            case ">" | ">=" if not isinstance(values[0], float):
+                # NaN is greater than all numbers, and files don't tell of it.
+                wanted.append(Between(column=predicate.column, least=values[0]))
     return tuple(wanted)
 
 
-def _value(kind: pa.DataType, value: int) -> Any:
+def _value(kind: DataType, value: Any) -> Any:
     """A predicate's value as files tell of theirs; None where they tell in another way."""
-    if pa.types.is_integer(kind):
-        return value
-    if pa.types.is_date32(kind):
-        return _EPOCH.date() + dt.timedelta(days=value)
-    if pa.types.is_timestamp(kind):
-        instant = _EPOCH + dt.timedelta(microseconds=value)
-        return instant if kind.tz is not None else instant.replace(tzinfo=None)
-    return None
+    known = literal(value, kind)
+    if isinstance(known, tuple):
+        is_nan, number = known
+        return None if is_nan else number
+    if isinstance(kind, DecimalType) and isinstance(known, Decimal):
+        try:
+            # A context of its own: some have more digits than Python's usual one.
+            scaled = known.quantize(Decimal(1).scaleb(-kind.scale), context=_DIGITS)
+        except ArithmeticError:
+            return None
+        return scaled if scaled == known else None
+    return known

@@ -94,9 +94,11 @@ class LakeSlice(InputPartition):
     parts = ()
     """Of the stream: none."""
 
-    def __init__(self, files: Sequence[tuple[str, tuple[int, ...]]], span: Span, shown: LakeSpan, size: int) -> None:
+    def __init__(
+        self, stream: Stream, files: Sequence[tuple[str, tuple[int, ...]]], span: Span, shown: LakeSpan, size: int
+    ) -> None:
         super().__init__(files[0][0])
-        self.bytes = size
+        self.stream, self.bytes = stream, size
         self.files, self.span = tuple(files), span
         self.metadata, self.snapshot = shown.metadata, shown.snapshot
         self.times: Mapping[int, int] = {}
@@ -137,7 +139,7 @@ def lake_slices(client: Client, stream: Stream, wanted: LakeSpan) -> list[LakeSl
         else:
             packed.append(family)
             size = own
-    return [_slice(groups, {segment: bounds[segment] for segment in family}, wanted) for family in packed]
+    return [_slice(stream, groups, {segment: bounds[segment] for segment in family}, wanted) for family in packed]
 
 
 def rows_behind(wanted: LakeSpan) -> list[tuple[int, int, int]]:
@@ -214,20 +216,23 @@ def check_columns(definition: TableDefinition, columns: Sequence[str], metadata:
     return known
 
 
-def check_slices(definition: TableDefinition, columns: Sequence[str], partitions: Sequence[InputPartition]) -> None:
+def check_slices(
+    definitions: Sequence[TableDefinition], columns: Sequence[str], partitions: Sequence[InputPartition]
+) -> None:
     """Refuse to read what the lake doesn't hold.
 
     Args:
-        definition: what the stream is as a table.
+        definitions: what the streams are as tables.
         columns: the wanted columns.
-        partitions: those of the stream, and of the lake.
+        partitions: those of the streams, and of the lake.
 
     Raises:
         UnsupportedOperationError: the lake doesn't hold it.
     """
-    snapshots = {(one.metadata, one.snapshot) for one in partitions if isinstance(one, LakeSlice)}
-    for metadata, snapshot in snapshots:
-        check_columns(definition, columns, metadata, snapshot)
+    known = {definition.stream: definition for definition in definitions}
+    snapshots = {(one.stream, one.metadata, one.snapshot) for one in partitions if isinstance(one, LakeSlice)}
+    for stream, metadata, snapshot in snapshots:
+        check_columns(known[stream], columns, metadata, snapshot)
 
 
 def slice_batches(partition: LakeSlice, schema: StructType, *, changes: bool = False) -> Iterator[pa.RecordBatch]:
@@ -271,7 +276,9 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
     return array if array.type == field.type else array.cast(field.type)
 
 
-def _slice(groups: Sequence[GroupOfRows], bounds: Mapping[int, tuple[int, int]], wanted: LakeSpan) -> LakeSlice:
+def _slice(
+    stream: Stream, groups: Sequence[GroupOfRows], bounds: Mapping[int, tuple[int, int]], wanted: LakeSpan
+) -> LakeSlice:
     numbers: dict[str, list[int]] = {}
     size = 0
     for group in groups:
@@ -279,7 +286,7 @@ def _slice(groups: Sequence[GroupOfRows], bounds: Mapping[int, tuple[int, int]],
             size += group.bytes
             numbers.setdefault(group.path, []).append(group.number)
     span = Span(after=wanted.after, last=wanted.last, segments=dict(bounds))
-    return LakeSlice([(path, tuple(some)) for path, some in numbers.items()], span, wanted, size)
+    return LakeSlice(stream, [(path, tuple(some)) for path, some in numbers.items()], span, wanted, size)
 
 
 def _files(wanted: LakeSpan) -> list[LakeFile]:

@@ -22,14 +22,14 @@ from typing import Any
 import pyarrow as pa
 
 from pyspark_pravega.client import SegmentPart, Stream
+from pyspark_pravega.client.names import segment_epoch
 from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.lake.pieces import PiecesReader
 from pyspark_pravega.connector.lake.releasing import release_tiered
 from pyspark_pravega.connector.lake.rules import check_fits, check_kept
 from pyspark_pravega.connector.lake.versions import versioned
 from pyspark_pravega.connector.log import Commit, State, Tiered, create_ledger, offsets_of, open_ledger, settle
 from pyspark_pravega.connector.read import (
-    ChangesReader,
-    CommittedPartition,
     Moment,
     commit_of,
     commits_between,
@@ -54,7 +54,7 @@ ID, BASE, UP_TO, CUT, COLUMNS, REPLACES, BY = (
 )
 """What a snapshot says: of which table it is, which version it follows, up to which one it goes, where that ended in
 the stream, what the table's columns were, whether it replaces all rows before, and who made it."""
-FILE_SIZE = 128 << 20
+FILE_SIZE, ROW_GROUP_SIZE = 128 << 20, 16 << 20
 _TRIES = 5
 _COMMIT_VERSION = "_commit_version"
 
@@ -240,14 +240,21 @@ class _Tiering:
             check_fits(definition, StructType.fromJson(json.loads(snapshot.properties[COLUMNS])))
         parts, commits = self._wanted(lake, target, replaces=replaces)
         change = table.change(columns)
-        writer = FileWriter(table.folder, self._by, change.schema, self._properties.lake_file_size or FILE_SIZE)
+        size = self._properties.lake_file_size or FILE_SIZE
+        group_size = self._properties.lake_row_group_size or ROW_GROUP_SIZE
+        writer = FileWriter(table.folder, self._by, change.schema, size, group_size)
+        seen: set[int] = set()
         try:
-            for batch in _batches(definition, parts, commits):
+            for segment, batch in _batches(definition, parts, commits):
                 if self._stopped():
                     writer.discard()
                     return None
+                if segment not in seen and any(segment_epoch(one) < segment_epoch(segment) for one in writer.lanes):
+                    # It may have taken the place of others, whose rows come before its own.
+                    writer.settle()
+                seen.add(segment)
                 arrays = [batch.column(_source(field.name)).cast(field.type) for field in change.schema]
-                writer.write(pa.RecordBatch.from_arrays(arrays, schema=change.schema))
+                writer.write(pa.RecordBatch.from_arrays(arrays, schema=change.schema), segment)
             writer.close()
             self._check_count(parts, commits, writer.rows)
             properties = {
@@ -351,8 +358,9 @@ def _source(name: str) -> str:
     return _COMMIT_VERSION if name == VERSION else name
 
 
-def _batches(definition: TableDefinition, parts: list[SegmentPart], commits: list[Commit]) -> Iterator[pa.RecordBatch]:
-    """The rows with their places and versions, segment by segment."""
-    reader = ChangesReader(definition, (), [*definition.schema.fieldNames(), *POSITIONS, _COMMIT_VERSION])
-    for one in versioned(parts, commits):
-        yield from reader.read(CommittedPartition([one]))
+def _batches(
+    definition: TableDefinition, parts: list[SegmentPart], commits: list[Commit]
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The rows with their places and versions, each batch with its segment."""
+    reader = PiecesReader(definition, [*definition.schema.fieldNames(), *POSITIONS, _COMMIT_VERSION])
+    return reader.by_turns(versioned(parts, commits))

@@ -100,6 +100,8 @@ class BatchReader(RowsReader):
 
     _hands_batches_on: ClassVar[bool] = True
     """Whether batches go to Spark as they are decoded; where they are changed, columns may not be of views."""
+    _ends_with_events: ClassVar[bool] = True
+    """Whether a part ends where an event does; else what is there of its last event isn't read."""
 
     def __init__(
         self,
@@ -210,7 +212,8 @@ class BatchReader(RowsReader):
             try:
                 read = read_range(pool, self._stream, part.segment_id, position, part.end, segment=part.name)
                 with nullcontext([received]) if received is not None else closing(read) as buffers:
-                    for events in event_batches(buffers, self._stream, part.segment_id, position, end=part.end):
+                    end = part.end if self._ends_with_events else None
+                    for events in event_batches(buffers, self._stream, part.segment_id, position, end=end):
                         check_wanted()
                         self.bytes_read += events.end - position
                         yield events

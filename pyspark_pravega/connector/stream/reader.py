@@ -143,7 +143,7 @@ class PravegaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """What a micro-batch reads."""
         begin, self._begin = SourceOffset.from_dict(start), SourceOffset.from_dict(end)
         partitions = self._planner().partitions(begin, self._begin, spanning=not LIMITED)
-        check_slices(self._definitions[0], self._columns, partitions)
+        check_slices(self._definitions, self._columns, partitions)
         return partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

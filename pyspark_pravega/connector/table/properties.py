@@ -60,6 +60,7 @@ KEY_TEXTS, PLAIN = "_key_texts", "plain"
 """The property of tables whose keys have the texts that CAST makes, and its value."""
 
 LAKE, LAKE_AFTER, LAKE_KEEP, LAKE_FILE_SIZE = "lake", "lake-after", "lake-keep-in-stream", "lake-file-size"
+LAKE_ROW_GROUP_SIZE = "lake-row-group-size"
 ICEBERG = "iceberg"
 
 EVENTS, KEYS, WRITES, VERSIONS, IN_LAKE = "The events", "Keys", "Writes", "Versions", "The lake"
@@ -375,6 +376,15 @@ class TableProperties(Properties):
         value="a size, `64 MiB`",
         unset="`128 MiB`",
         about="about how large a file is there",
+        parse=values.size,
+        default=None,
+    )
+    lake_row_group_size = Property[int | None](
+        name=LAKE_ROW_GROUP_SIZE,
+        group=IN_LAKE,
+        value="a size, `4 MiB`",
+        unset="`16 MiB`",
+        about="how many bytes of rows in memory make a row group there",
         parse=values.size,
         default=None,
     )
