@@ -215,8 +215,8 @@ class Table:
         rows, known = self.count()
         assert rows == len(now)
         assert known in (None, rows)
-        known = self.ledger.first_commit()
-        oldest = max(self.oldest, 1 if known is None else known.version)
+        oldest_commit = self.ledger.first_commit()
+        oldest = max(self.oldest, 1 if oldest_commit is None else oldest_commit.version)
         for version in range(oldest, last + 1):
             moment = self.as_of(str(version))
             assert self.read(moment) == self.wide(self.versions[version]), version

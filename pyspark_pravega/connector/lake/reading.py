@@ -244,7 +244,7 @@ def _wanted(columns: StructType, predicates: Predicates) -> tuple[Between, ...]:
         if predicate.column not in columns.names or not predicate.values:
             continue
         kind = columns[predicate.column].dataType
-        values = [_value(kind, value) for value in predicate.values] if is_ordered(kind) else [None]
+        values: list[Any] = [_value(kind, value) for value in predicate.values] if is_ordered(kind) else [None]
         if None in values:
             continue
         match predicate.comparison:
