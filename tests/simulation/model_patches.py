@@ -16,6 +16,7 @@ from unittest.mock import patch
 import numpy as np
 import tables
 from cluster_model import EVENT_BYTES, ClusterModel
+from table_model import OpenedTable
 from world import World
 
 from pyspark_pravega import clock, deadlines, together
@@ -153,5 +154,7 @@ class _Now(threading.local):
 
 
 _NOW = _Now()
-_TABLES = SimpleNamespace(reopened=lambda pool, scope, name, **_: _NOW.cluster.table_of(name))
+_TABLES = SimpleNamespace(
+    reopened=lambda pool, scope, name, key: OpenedTable(_NOW.cluster.table_of(name), key),
+)
 _QUIET: Any = SimpleNamespace(warning=lambda *_: None)

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from world import World
 
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS, Entry
 from pyspark_pravega.connector.log.entry_keys import COMMITS, STATE
 from pyspark_pravega.errors import AuthenticationError, ConflictError, SegmentStoreUnavailableError
+
+
+class OpenedTable:
+    """A table as one who has opened it has it: with what was looked up then."""
+
+    def __init__(self, table: TableModel, key: bytes) -> None:
+        self._table = table
+        self.looked_up = table.readable.get(key)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._table, name)
 
 
 class TableModel:

@@ -78,6 +78,8 @@ class KeyValueTable:
             segments = pool.controller.key_value_table_segments(scope, name)
         self.scope, self.name = scope, name
         self.segments = segments
+        self.looked_up: Entry | None = None
+        """What `reopened` has found under its key, as it was then."""
         self._pool, self._stream = pool, segments.stream
         several = len(segments.ids) > 1
         self._partitions = Partitions(str(self), segments, self._configuration.key_bytes if several else 0)
@@ -108,12 +110,12 @@ class KeyValueTable:
         if known is not None:
             table = cls(pool, scope, name, segments=known)
             try:
-                table.get([key])
+                (table.looked_up,) = table.get([key])
                 return table
             except NotFoundError:
                 pool.table_segments.pop((scope, name), None)
         table = cls(pool, scope, name)
-        table.get([key])
+        (table.looked_up,) = table.get([key])
         if len(pool.table_segments) >= _KEPT:
             pool.table_segments.clear()
         pool.table_segments[scope, name] = replace(table.segments, token="")

@@ -59,6 +59,11 @@ class JsonTable:
         """For each key its document, or None."""
         return [None if entry is None else self._load(entry) for entry in self._table.get(keys)]
 
+    @property
+    def looked_up(self) -> Document | None:
+        """The document that was looked up when the table was opened, as it was then; None where there was none."""
+        return None if self._table.looked_up is None else self._load(self._table.looked_up)
+
     def content(self, key: bytes) -> Content | None:
         """What the document of a key says, or None."""
         document = self.get(key)[0]

@@ -90,10 +90,8 @@ from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable
 from pyspark_pravega.connector.log.redeliveries import RedeliveryLog
 from pyspark_pravega.errors import ConfigurationError, ConflictError
 
-KEPT_VERSIONS = 10_000
-_SWEEP_EVERY = 100
-_AHEAD_MS = 60_000
-_RETIRED = 100
+KEPT_VERSIONS, _RETIRED = 10_000, 100
+_SWEEP_EVERY, _AHEAD_MS = 100, 60_000
 
 _log = logging.getLogger(__name__)
 
@@ -105,6 +103,11 @@ class Ledger:
         """Use an opened key-value table; see `opening`."""
         self.stream = stream
         self._table = JsonTable(table, f'the commit log of stream "{stream}"')
+
+    @property
+    def opened_at(self) -> State:
+        """The state when the log was opened. Who has just opened it needs to ask no more."""
+        return state_of(self._table.looked_up)
 
     def state(self) -> State:
         """The last version and the commit in progress."""
@@ -458,10 +461,8 @@ class Ledger:
         return self._change(state, replace(state, added_checks=state.added_checks + 1), changed)
 
     def schemas_locked(self) -> AbstractContextManager[None]:
-        """Be the only one who adds schemas of the table meanwhile, or finishes its replacement.
-
-        The registry and the controller have no conditional changes. Who has died holds others up for a minute.
-        """
+        """Be the only one who adds schemas of the table meanwhile, or finishes its replacement."""
+        # The registry and the controller have no conditional changes.
         return self._table.locked(SCHEMAS)
 
     def _complete_epoch(

@@ -113,7 +113,7 @@ def take_snapshots(
 
 def _look(client: Client, stream: Stream, *, helps: bool) -> tuple[Ledger | None, Visible, Snapshot] | None:
     ledger = open_ledger(client, stream)
-    visible = _visible(client, ledger, helps=helps)
+    visible = _visible(client, ledger, None if ledger is None else ledger.opened_at, helps=helps)
     snapshot = None if visible is None else _whole(client, stream, visible)
     return None if visible is None or snapshot is None else (ledger, visible, snapshot)
 
@@ -296,11 +296,20 @@ def consistently(
     )
 
 
-def _visible(client: Client, ledger: Ledger | None, *, helps: bool = False) -> Visible | None:
-    """What can be seen; None while that is changing. A reader may help a commit that doesn't come to its end."""
+def _visible(
+    client: Client, ledger: Ledger | None, state: State | None = None, *, helps: bool = False
+) -> Visible | None:
+    """What can be seen; None while that is changing. A reader may help a commit that doesn't come to its end.
+
+    Args:
+        client: the cluster.
+        ledger: the table's commit log, if it has one.
+        state: the log's state, where that was asked for just now.
+        helps: whether this reader does so.
+    """
     if ledger is None:
         return Visible(state=None)
-    state = ledger.state()
+    state = state or ledger.state()
     if state.pending is None or (state.pending.together is not None and not state.pending.transactions):
         return Visible(state=state)
     if state.pending.together is not None:
