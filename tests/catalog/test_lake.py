@@ -153,6 +153,7 @@ def tier_and_die(table: Table, step: str) -> None:
     assert done.returncode == 9, done.stderr
 
 
+@pytest.mark.in_turn
 def test_a_process_that_is_killed_loses_and_doubles_nothing(catalog: Catalog, scope: str, tmp_path: Path) -> None:
     """At each step of tiering; who comes next goes on."""
     table = Table(catalog, scope, tmp_path, **{"lake-keep-in-stream": "0 ms"})

@@ -104,6 +104,7 @@ def holds(comparison: str, value: Any, other: Any) -> bool:
     return COMPARISONS[comparison](value, other)
 
 
+@pytest.mark.in_turn
 def test_what_is_passed_over_has_no_wanted_rows_of_any_type(
     catalog: Catalog, scope: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

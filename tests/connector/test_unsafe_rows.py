@@ -69,6 +69,7 @@ def test_rows_come_back_as_they_were(native: str, data: st.DataObject) -> None:
 @pytest.mark.skipif(module() is None, reason="the native wheel isn't installed, or switched off")
 @settings(max_examples=max(600, settings().max_examples))
 @given(data=st.data())
+@pytest.mark.in_turn
 def test_broken_rows_are_refused_by_both_or_taken_for_the_same(data: st.DataObject) -> None:
     schema = data.draw(structs(kinds))
     pack = packed(data.draw(st.lists(values(schema, False), min_size=1, max_size=4)), schema)

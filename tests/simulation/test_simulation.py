@@ -49,6 +49,7 @@ def test_each_history_of_a_table_with_a_key_is_explained() -> None:
 
 
 @pytest.mark.parametrize("fault", KEYED_FAULTS, ids=lambda fault: fault.__name__)
+@pytest.mark.in_turn
 def test_a_fault_of_tables_with_keys_is_seen(fault: Fault) -> None:
     assert failures(range(KEYED, KEYED + ENOUGH), switch=fault, make=KeyedHistory)
 
@@ -87,6 +88,7 @@ def test_each_history_of_a_table_with_a_lake_is_explained() -> None:
 
 
 @pytest.mark.parametrize("fault", TIERED_FAULTS, ids=lambda fault: fault.__name__)
+@pytest.mark.in_turn
 def test_a_fault_of_tiering_is_seen(fault: Fault) -> None:
     assert failures(range(TIERED, TIERED + ENOUGH), switch=fault, make=TieredHistory)
 

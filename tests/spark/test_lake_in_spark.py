@@ -88,6 +88,7 @@ def test_rows_of_each_type_are_what_they_would_be_without_a_lake(
             spark.sql(statement).collect()
 
 
+@pytest.mark.in_turn
 def test_history_is_read_on_through_the_lake(spark: SparkSession, namespace: str, lakes: str, tmp_path: Path) -> None:
     """By streaming queries, also of changes, by CALL copy, and without the catalog; two of the queries are ended and go
     on when what they would have read next is in the lake only."""

@@ -41,6 +41,7 @@ def words_of(table: str, trigger: str, way: str) -> str | None:
     return None
 
 
+@pytest.mark.in_turn
 def test_every_kind_of_table_by_every_way(
     spark: SparkSession, client: Client, sandbox: Sandbox, namespace: str
 ) -> None:
