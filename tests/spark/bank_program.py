@@ -58,9 +58,9 @@ def move(session: Session, rng: random.Random, tally: Tally) -> None:
             session.change(table, COLUMNS, rows, {account: (account, balance + change, moves + 1)})
         session.commit()
         tally["moves"] += 1
-    except (WriteConflictError, TransactionError) as error:
+    except (DataLossError, WriteConflictError, TransactionError) as error:
         tally[type(error).__name__] += 1
-        # As the JVM does when a commit fails.
+        # As the JVM does when a statement or a commit fails; a compaction may have removed what was just being read.
         with suppress(PravegaError):
             session.id = id
             session.roll_back()
