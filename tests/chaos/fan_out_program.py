@@ -7,19 +7,15 @@ again from its checkpoint, as an operator does. It answers `started` (each time)
 
 from __future__ import annotations
 
-import json
 import sys
-import threading
 from typing import Any
 
-from pyspark.errors import PySparkException
+from kept_query import obey
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 from stream_program import session_of
 
 import pyspark_pravega
-
-_LOOK_S = 0.1
 
 
 def start(session: SparkSession, what: dict[str, Any]) -> StreamingQuery:
@@ -41,40 +37,13 @@ def start(session: SparkSession, what: dict[str, Any]) -> StreamingQuery:
     return writer.trigger(processingTime="0 seconds").start()
 
 
-def keep(session: SparkSession, what: dict[str, Any], over: threading.Event) -> None:
-    """Run a query until it is over, whatever becomes of it."""
-    while not over.is_set():
-        try:
-            query = start(session, what)
-            print("started", flush=True)
-            while not over.is_set():
-                query.awaitTermination(_LOOK_S)  # type: ignore[arg-type]
-            query.stop()
-        except PySparkException as error:
-            print(error, file=sys.stderr, flush=True)
-
-
 def main(controller: str, registry: str) -> None:
     conf = {
         "spark.sql.catalog.pravega.schema-registry-uri": registry,
         "spark.sql.shuffle.partitions": "1",
     }
     session = session_of(controller, "local[2]", conf)
-    print("ready", flush=True)
-    over, running = threading.Event(), threading.Thread()
-    for line in sys.stdin:
-        if line.strip() == "stop":
-            over.set()
-            running.join()
-            print("stopped", flush=True)
-        elif "statements" in (command := json.loads(line)):
-            for statement in command["statements"]:
-                session.sql(statement)
-            print("executed", flush=True)
-        else:
-            over = threading.Event()
-            running = threading.Thread(target=keep, args=(session, command, over))
-            running.start()
+    obey(session, start)
 
 
 if __name__ == "__main__":

@@ -9,21 +9,16 @@ started again from its checkpoint, as an operator does. But one that is refused 
 
 from __future__ import annotations
 
-import json
 import sys
-import threading
 from functools import reduce
 from typing import Any
 
-from pyspark.errors import PySparkException
+from kept_query import obey
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.functions import posexplode, split, udf, upper
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType
 from stream_program import session_of
-
-_LOOK_S = 0.1
-
 
 LOUDER: dict[str, Any] = {
     "none": upper,
@@ -57,22 +52,6 @@ def start(session: SparkSession, what: dict[str, Any]) -> StreamingQuery:
     return query
 
 
-def keep(session: SparkSession, what: dict[str, Any], over: threading.Event) -> None:
-    """Run a query until it is over, whatever becomes of it."""
-    while not over.is_set():
-        try:
-            query = start(session, what)
-            print("started", flush=True)
-            while not over.is_set():
-                query.awaitTermination(_LOOK_S)  # type: ignore[arg-type]
-            query.stop()
-        except PySparkException as error:
-            print(error, file=sys.stderr, flush=True)
-            if "can't be written exactly once" in str(error):
-                print("refused: " + " ".join(str(error).split()), flush=True)
-                return
-
-
 def main(controller: str, registry: str | None = None) -> None:
     conf = {
         **({} if registry is None else {"spark.sql.catalog.pravega.schema-registry-uri": registry}),
@@ -82,21 +61,7 @@ def main(controller: str, registry: str | None = None) -> None:
     }
     # Four cores, so that two tasks follow the stream; a task is tried three times.
     session = session_of(controller, "local[4,3]", conf)
-    print("ready", flush=True)
-    over, running = threading.Event(), threading.Thread()
-    for line in sys.stdin:
-        if line.strip() == "stop":
-            over.set()
-            running.join()
-            print("stopped", flush=True)
-        elif "statements" in (command := json.loads(line)):
-            for statement in command["statements"]:
-                session.sql(statement)
-            print("executed", flush=True)
-        else:
-            over = threading.Event()
-            running = threading.Thread(target=keep, args=(session, command, over))
-            running.start()
+    obey(session, start, "can't be written exactly once")
 
 
 if __name__ == "__main__":
