@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import time
 import uuid
 from dataclasses import replace
@@ -113,6 +115,11 @@ def test_how_old_the_oldest_unread_row_is(
     assert since() == expected
     (changes,) = [one["sources"][0] for one in answers.queries()["queries"] if one["name"] == "changes"]
     assert (changes["events_behind"], changes["version"]) == (3, 1)
+    command = [sys.executable, "-m", "pyspark_pravega.cli", "lag", str(tmp_path / "changes"), "--controller"]
+    lag = subprocess.run([*command, settings.controller_uri], capture_output=True, text=True, check=True).stdout
+    assert "which has read version 1" in lag
+    assert "  3 versions, " in lag
+    assert ", 3 events behind" in lag
     with client.writer(raw) as writer:
         writer.write_batch([b"one"])
     written = time.time() * 1000

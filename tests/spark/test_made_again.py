@@ -14,7 +14,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 from since import is_missing
 
-from pyspark_pravega.values import quoted
+from pyspark_pravega.values import listed, quoted
 
 pytestmark = [
     pytest.mark.server,
@@ -28,7 +28,7 @@ SEEDS = 16
 """So many tables are made of each format in each catalog."""
 CATALOGS = ["pravega", "my-lake", "it`s a lake"]
 FORMATS = ["avro", "json", "protobuf", "raw", "key-value"]
-KEYS = ["none", "one", "two", "routing", "buckets", "several", "pattern"]
+KEYS = ["none", "one", "two", "routing", "buckets", "partitioned", "several", "pattern"]
 NAMES = ["id", "my id", "a,b", "b`q", "it's", 'd"q', "日付", "order", "x.y"]
 PLAIN = ["id", "name", "at", "order", "n_2"]
 TABLES = ["orders", "select", "my.orders", "1st"]
@@ -104,10 +104,11 @@ def table(seed: int, kind: str) -> Table:
     dice = random.Random(f"{kind} {seed}")
     names = list(PLAIN if kind == "protobuf" else NAMES)
     dice.shuffle(names)
-    key = dice.choice(["one", "two"]) if kind == "key-value" else dice.choice(KEYS)
+    key = dice.choice({"key-value": ["one", "two"], "raw": ["none"]}.get(kind, KEYS))
     columns, parts = [], {kind, key}
+    types: dict[str, str] = {}
     if kind == "raw":
-        columns, key = ["event BINARY"], "none"
+        columns = ["event BINARY"]
     else:
         names = names[: dice.randrange(2, 5)]
         for place, name in enumerate(names):
@@ -122,6 +123,7 @@ def table(seed: int, kind: str) -> Table:
             if dice.random() < 0.4:
                 text += f" COMMENT {literal(dice.choice(TEXTS))}"
             columns.append(text)
+            types |= {name: of} if is_key else {}
             parts |= {of, name}
     made = Table(columns, parts=parts)
     two = ", ".join(map(quoted, names[:2]))
@@ -131,10 +133,12 @@ def table(seed: int, kind: str) -> Table:
         made.clauses.append(f"CLUSTER BY ({quoted(names[0])})")
     elif key == "buckets":
         made.clauses.append(f"CLUSTERED BY ({two}) INTO {dice.randrange(1, 5)} BUCKETS")
+    elif key == "partitioned":
+        made.clauses.append(f"PARTITIONED BY (bucket({dice.randrange(1, 5)}, {quoted(names[0])}))")
     elif key == "several":
-        made.properties["routing-key"] = ",".join('"' + n.replace('"', '""') + '"' for n in names[:2])
+        made.properties["routing-key"] = listed(names[:2])
     elif key == "pattern":
-        made.properties["routing-key"] = "<" + ('{"' + names[0].replace('"', '""') + '"}') + ">"
+        made.properties["routing-key"] = f"<{{{listed(names[:1])}}}>"
     if kind != "raw" and dice.random() < 0.3:
         made.columns.append(dice.choice(CHECKS).format(quoted(names[0])))
         parts.add("check")
@@ -142,10 +146,9 @@ def table(seed: int, kind: str) -> Table:
         made.clauses.append(f"COMMENT {literal(dice.choice(TEXTS))}")
         parts.add("comment")
     if kind == "key-value":
-        made.properties |= {
-            "table-type": "key-value",
-            "key-bytes": ",".join(f'"{n}"=40'.replace('""', '"') for n in names[: 1 if key == "one" else 2]),
-        }
+        long = [name for name, of in types.items() if of in ("STRING", "BINARY")][: 1 if key == "one" else 2]
+        made.properties |= {"table-type": "key-value"}
+        made.properties |= {"key-bytes": ",".join(f"{listed([name])}=20" for name in long)} if long else {}
     else:
         made.properties["format"] = kind
     for name, value in dice.sample(PROPERTIES, dice.randrange(4)):

@@ -4,7 +4,7 @@ import { commitsPanels } from "./commits.js";
 import { lastRate, segmentName, segmentsPicture } from "./pictures.js";
 import { links, outlookOf, waits } from "./queries.js";
 import { rowsPanel } from "./rows.js";
-import { ago, ask, brief, bytes, fill, lasting, make, moment, nameOf, panel, perSecond, sql, sqlName, table, whole } from "./values.js";
+import { ago, ask, brief, bytes, fill, lasting, make, moment, nameOf, panel, perSecond, several, sql, sqlName, table, whole } from "./values.js";
 
 const RANGES = [["5 min", 300e3], ["1 h", 3600e3], ["24 h", 86400e3], ["all", 0]];
 const KEPT = 600, SLOW = 5;
@@ -68,7 +68,7 @@ function openPanels() {
       make("span", { class: "mono" }, job.job || "job"), make("span", { class: "quiet" }, ` since ${moment(job.since)}`),
       ...job.transactions.map(([id, state]) => make("div", { class: "mono quiet" }, `${id} ${state.toLowerCase()}`))));
     openList.replaceChildren(...(jobs.length ? jobs : [make("p", { class: "empty" }, "No job is open. Transactions that other programs have open can't be listed.")]));
-    const readers = answer.readers.map((one) => { const [tag, outlook] = outlookOf(one); return line(make("span", { class: "tag" }, "reads"), " ", make("a", { href: "#/queries" }, one.name), ...(one.targets.length ? [" into ", ...links(one.targets)] : []), ` · batch ${one.batch} · ${bytes(one.bytes_behind)} and about ${whole(one.events_behind)} events behind `, tag, make("span", { class: "quiet" }, ` ${[outlook, waits(one.waits_since, answer.at)].filter(Boolean).join(", ")}`)); });
+    const readers = answer.readers.map((one) => { const [tag, outlook] = outlookOf(one); return line(make("span", { class: "tag" }, "reads"), " ", make("a", { href: "#/queries" }, one.name), ...(one.targets.length ? [" into ", ...links(one.targets)] : []), ` · batch ${one.batch} · ${bytes(one.bytes_behind)} and about ${several(one.events_behind, "event")} behind `, tag, make("span", { class: "quiet" }, ` ${[outlook, waits(one.waits_since, answer.at)].filter(Boolean).join(", ")}`)); });
     const writers = answer.queries.map((one) => line(make("span", { class: "tag" }, "writes"), " ", answer.names[one.query] ? make("a", { href: "#/queries" }, answer.names[one.query]) : make("span", { class: "mono", title: one.query }, brief(one.query)), ` · epoch ${one.epoch}, ${ago(one.at, answer.at)}`));
     queryList.replaceChildren(...(readers.length || writers.length ? [...readers, ...writers] : [make("p", { class: "empty" }, "No streaming query is known. Start the page with --checkpoint to see those that read.")]));
     const next = answer.retention, says = [];

@@ -65,7 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
             print(json.dumps({"stream": str(one.stream), "batch": committed.batch, **numbers}))
         else:
             print(f"CHANGES of {one.stream}, after micro-batch {committed.batch}, which has read version {one.commit}:")
-            print(f"  {changes.versions:,} versions, {changes.bytes:,} bytes, {changes.events:,} events behind")
+            counts = {"version": changes.versions, "byte": changes.bytes, "event": changes.events}
+            words = [f"{count:,} {what}{'' if count == 1 else 's'}" for what, count in counts.items()]
+            print(f"  {', '.join(words)} behind")
     return 0
 
 
