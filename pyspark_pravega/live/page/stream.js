@@ -4,7 +4,7 @@ import { commitsPanels } from "./commits.js";
 import { lastRate, segmentName, segmentsPicture } from "./pictures.js";
 import { links, outlookOf, waits } from "./queries.js";
 import { rowsPanel } from "./rows.js";
-import { ago, ask, brief, bytes, fill, lasting, make, moment, nameOf, panel, perSecond, several, sql, sqlName, table, whole } from "./values.js";
+import { ago, ask, brief, bytes, fill, lasting, literal, make, moment, nameOf, panel, perSecond, several, sql, sqlName, table, whole } from "./values.js";
 
 const RANGES = [["5 min", 300e3], ["1 h", 3600e3], ["24 h", 86400e3], ["all", 0]];
 const KEPT = 600, SLOW = 5;
@@ -82,18 +82,23 @@ function openPanels() {
     }
     retentionText.replaceChildren(...says.map((text) => line(text)));
   }
-  function showNeeds(answer, name, now) {
+  function showNeeds(answer, shownLine, now) {
     const found = [
-      ...answer.subscribers.map((one) => line(make("span", { class: "tag" }, "subscriber"), " ", make("span", { class: "mono" }, one.name), one.version === null ? " keeps retention from removing what it hasn't read" : ` has read until version ${one.version}${one.behind ? `, ${whole(one.behind)} version${one.behind === 1 ? " waits" : "s wait"}${one.waits_since ? `, the oldest since ${lasting(now - one.waits_since)}` : ""}` : ", and nothing waits"}`)),
+      ...answer.subscribers.map((one) => line(make("span", { class: "tag" }, "subscriber"), " ", make("span", { class: "mono" }, one.name), one.version === null ? " keeps retention from removing what it hasn't read" : ` has read until version ${one.version}${one.behind ? `, ${whole(one.behind)} version${one.behind === 1 ? " waits" : "s wait"}${one.waits_since ? `, the oldest for ${lasting(now - one.waits_since)}` : ""}` : ", and nothing waits"}`)),
       ...answer.cuts.map((one) => line(make("span", { class: "tag" }, "cut"), " ", make("span", { class: "mono" }, one.name), ` since ${moment(one.created_at)}`)),
       ...(answer.letters ? [line(make("span", { class: "tag" }, "dead letters"), " go into ", make("a", { href: nameOf(answer.letters.stream) }, answer.letters.table), answer.waiting_error || answer.waiting.length ? "" : ": none waits")] : []),
-      ...answer.waiting.map((one) => line(make("span", { class: "tag bad" }, `${whole(one.letters)} wait${one.letters === 1 ? "s" : ""}`), ...(answer.is_letters ? [" of ", make("a", { href: nameOf(one.source) }, one.source)] : []), one.since ? `, the oldest for ${lasting(now - one.since)}` : "")),
+      ...answer.waiting.map((one) => line(make("span", { class: "tag bad" }, `${whole(one.letters)} wait${one.letters === 1 ? "s" : ""}`), ...(answer.is_letters ? [" of ", make("a", { href: nameOf(one.source) }, one.source)] : []), one.since ? `${answer.is_letters ? "," : ""} the oldest for ${lasting(now - one.since)}` : "")),
       ...(answer.waiting_error ? [line(make("span", { class: "quiet" }, `They can't be counted: ${answer.waiting_error}`))] : []),
       ...(answer.is_letters ? [line(make("span", { class: "tag warm" }, "dead letters"), " Its rows are events of other tables that couldn't be decoded, each with its reason.")] : []),
     ];
     needsList.replaceChildren(...(found.length ? found : [make("p", { class: "empty" }, "Nobody has subscribed, no cut has a name, and bad events go nowhere: the property bad-events names a table for them.")]));
-    const quotedName = `'${name}'`;
-    statement.set(`CALL pravega.system.subscribers(${quotedName});`, ...(answer.letters ? [`SELECT source, reason, count(*) FROM ${sqlName(answer.letters.table)} GROUP BY source, reason;`, `CALL pravega.system.redeliver(letters => '${answer.letters.table}', source => ${quotedName}, target => ${quotedName});`] : []));
+    // Procedures take scope/stream, too: a name may hold dots.
+    const mended = `${shownLine.stream}-mended`, statements = [`CALL pravega.system.subscribers(${literal(shownLine.stream)});`];
+    if (answer.letters) {
+      statements.push(`SELECT source, reason, count(*) FROM ${sqlName(answer.letters.table)} GROUP BY source, reason;`, `CREATE TABLE IF NOT EXISTS ${sqlName(`${shownLine.table}_mended`)} LIKE ${sqlName(shownLine.table)};`,
+        `CALL pravega.system.redeliver(letters => ${literal(answer.letters.stream)}, source => ${literal(shownLine.stream)}, target => ${literal(mended)});`);
+    }
+    statement.set(...statements);
   }
   return { open, queries, retention, needs, show, showNeeds };
 }
@@ -133,7 +138,7 @@ export function streamView(name, soon) {
   }
   function showTable(answer, around, line, now) {
     schema.show(answer, line.table);
-    open.showNeeds(around, line.table, now);
+    open.showNeeds(around, line, now);
     rows.raw(answer.format === "raw");
     const words = [...(answer.format === "raw" ? ["raw events"] : answer.format ? [answer.format] : []), ...(around.key.length ? [`key ${around.key.join(", ")}`] : []), ...(around.is_letters ? ["dead letters"] : []), ...(line.segments ? [] : ["sealed"])];
     tags.replaceChildren(...words.map((text) => make("span", { class: "tag" }, text)), make("span", { class: "quiet small mono" }, ` ${line.stream}`));

@@ -119,6 +119,8 @@ export const sqlName = (table, kind = "") => {
   const place = table.indexOf("."), [namespace, name] = [table.slice(0, place), table.slice(place + 1)];
   return `pravega.${quoted(namespace)}.${quoted(kind ? `${name}$${kind}` : name)}`;
 };
+/** Statements that list the tables of some namespaces, of the first ones where there are many. */
+export const listsOf = (namespaces) => ["SHOW NAMESPACES IN pravega;", ...namespaces.slice(0, 3).map((name) => `SHOW TABLES IN pravega.${quoted(name)};`)];
 /** A text as SQL takes it. */
 export const literal = (text) => `'${text.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
 /** The first part of an id that is long. */
