@@ -9,13 +9,15 @@ import sys
 import time
 import uuid
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pyarrow as pa
 import pytest
 from catalog_tools import insert, make, plan
+from letter_tools import make_letters, write_letters
 from waiting import eventually
 
 from pyspark_pravega.catalog.catalog import Catalog
@@ -24,14 +26,13 @@ from pyspark_pravega.client.key_value import ANY_VERSION
 from pyspark_pravega.connector.log import open_ledger, take_snapshot
 from pyspark_pravega.connector.stream import ChangesOffset, SourceOffset, StreamFrontier
 from pyspark_pravega.connector.stream.consumption import Subscription
-from pyspark_pravega.connector.write import WriteJob, dead_letters
+from pyspark_pravega.connector.write import WriteJob
 from pyspark_pravega.connector.write.plan import Epoch
 from pyspark_pravega.live.answers import Answers
 from pyspark_pravega.live.rows import Wanted, searching
 from pyspark_pravega.live.rows import letters as counted
 from pyspark_pravega.live.server import LiveServer
 from pyspark_pravega.settings import Settings
-from pyspark_pravega.spark.arrow import to_arrow_schema
 from pyspark_pravega.sql.checkpoints import Folder
 from pyspark_pravega.sql.last_rows import last_rows
 
@@ -251,31 +252,16 @@ def test_dead_letters_and_versions_that_wait(
 ) -> None:
     """Of each source, and since when; none waits when they were redelivered; versions that a subscriber hasn't read."""
     name = scope.replace("-", "_")
-    catalog.tables.create([scope], "letters", dead_letters.COLUMNS, [], {"primary-key": "source,segment,offset"})
-    letters = Stream(scope, "letters")
+    letters = make_letters(catalog, scope)
     orders, returns = (make(catalog, scope, one, bad_events=f"{name}.letters") for one in ("orders", "returns"))
     monkeypatch.setattr(counted, "_COUNTED_S", 0.0)
     assert answers.around(orders)["waiting"] == answers.around(letters)["waiting"] == []
     at = datetime(2026, 11, 1, 12, tzinfo=UTC)
 
-    def letter(source: Stream, *offsets: int) -> None:
-        content = {
-            "source": [str(source)] * len(offsets),
-            "segment": [0] * len(offsets),
-            "offset": list(offsets),
-            "encoding_id": [None] * len(offsets),
-            "reason": ["a test"] * len(offsets),
-            "event": [b"{"] * len(offsets),
-            "at": [at + timedelta(seconds=offset) for offset in offsets],
-        }
-        definition = catalog.definition(letters, age_s=0)
-        job = WriteJob(plan(definition))
-        columns = pa.RecordBatch.from_pydict(content, schema=to_arrow_schema(definition.schema, timezone="UTC"))
-        job.commit_job([job.write_partition(0, iter([columns]))])
-
-    letter(orders, 100, 200, 300)
-    letter(returns, 7)
-    letter(orders, 100)
+    letter = partial(write_letters, catalog, letters)
+    letter(orders, at, 100, 200, 300)
+    letter(returns, at, 7)
+    letter(orders, at, 100)
     seconds = round(at.timestamp() * 1000)
     of_orders = {"source": str(orders), "letters": 3, "since": seconds + 100_000}
     assert answers.around(orders)["waiting"] == [of_orders]
@@ -283,7 +269,7 @@ def test_dead_letters_and_versions_that_wait(
     assert answers.around(letters)["waiting"] == [of_orders, of_returns]
     with monkeypatch.context() as narrow:
         narrow.setattr(counted, "MOST_BYTES", 10)
-        letter(returns, 8)
+        letter(returns, at, 8)
         shown = answers.around(orders)
         assert (shown["waiting"], "bytes had to be gone through" in shown["waiting_error"]) == ([], True)
 
