@@ -197,12 +197,20 @@ def test_each_view_is_reached_by_clicks(
         assert_fits(window)
 
         window.click(".flow a")
-        window.wait("rows", "return document.querySelectorAll('table.rows tbody tr').length > 0")
+        shown_rows = "return document.querySelectorAll('table.rows tbody tr').length === arguments[0]"
+        window.wait("rows", shown_rows, 3)
+        window.click(".filter button:last-of-type")
+        insert(catalog, table, 4, name=["di"], at=[datetime.now(UTC)])
+        wait(window, "the commit", "commits()[0] === '1'")
+        time.sleep(3)
+        assert window.run(shown_rows, 3), "nobody follows"
+        window.click(".filter button:last-of-type")
+        window.wait("the row that came", shown_rows, 4)
         window.click("[aria-label='Filter rows by a value']")
         window.press(*"be*")
         window.run(CHOOSE, "[aria-label='Column of the filter']", "name")
         window.wait("the row", "return document.querySelectorAll('table.rows tbody tr').length === 1")
-        assert "1 of 3 rows match · as it is now" in window.text("section[aria-label='Last rows'] .head")
+        assert "1 of 4 rows match · as it is now" in window.text("section[aria-label='Last rows'] .head")
         window.click("[aria-label='Version or time']")
         window.press("1")
         window.wait("no row then", "return document.body.textContent.includes('No row matches.')")
@@ -220,7 +228,7 @@ def test_each_view_is_reached_by_clicks(
         window.wait("the difference", "return document.querySelector('pre.diff .plus')?.checkVisibility()")
         assert_fits(window)
         needs = "section[aria-label^=Subscribers]"
-        assert f"{scope}/mail has read until version 1, 1 version waits, the oldest for" in window.text(needs)
+        assert f"{scope}/mail has read until version 1, 2 versions wait, the oldest for" in window.text(needs)
         assert f"go into {name}.letters3 wait the oldest for" in window.text(needs)
         window.click(f"{needs} a")
         window.wait("the letters", "return document.querySelector('h1').textContent.endsWith('.letters')")
