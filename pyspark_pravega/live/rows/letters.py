@@ -6,8 +6,8 @@ import threading
 import time
 from dataclasses import dataclass
 
-from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.log import open_ledger, take_snapshot
+from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.log import Snapshot, open_ledger, take_snapshot
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read import snapshot_reader
 from pyspark_pravega.connector.shared import shared_client
@@ -54,16 +54,15 @@ class LetterCounts:
                 return before[2]
             snapshot = take_snapshot(client, table, open_ledger(client, table))
             seen = (snapshot.cut, snapshot.version)
-            known = before[2] if before is not None and before[0] == seen else self._count(client, table)
+            known = before[2] if before is not None and before[0] == seen else self._count(table, snapshot)
             self._counted[table] = seen, time.monotonic(), known
             return known
 
-    def _count(self, client: Client, table: Stream) -> dict[str, WaitingLetters]:
+    def _count(self, table: Stream, snapshot: Snapshot) -> dict[str, WaitingLetters]:
         definition = definition_of(self._settings, table)
         names = set(definition.schema.fieldNames())
         if not names >= COLUMNS:
             raise PravegaError(f'stream "{table}" is no table of dead letters')
-        snapshot = take_snapshot(client, table, open_ledger(client, table))
         if snapshot.size > MOST_BYTES:
             raise too_much(snapshot.size)
         wanted = ["source", *(["at"] if "at" in names else [])]
