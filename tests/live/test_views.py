@@ -205,6 +205,27 @@ def test_rows_at_a_moment_and_with_a_filter(
         assert (some["is_part"], some["searched"], some["matching"]) == (True, 20, 10)
 
 
+def test_a_key_of_a_table_of_which_all_is_too_much(
+    catalog: Catalog, scope: str, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The segment that may hold it is gone through, and no other."""
+    table = make(catalog, scope, "customers", segments=4, primary_key="id")
+    insert(catalog, table, *range(200))
+    insert(catalog, table, 7, name=["ann"])
+    whole = answers.search(table, Wanted(column="id", value="7"))
+    assert (whole["rows"], whole["matching"]) == ([["7", "ann"]], 1)
+    assert 0 < whole["searched"] < 120
+    size = sum(line.bytes for line in answers.sampler.lines([table])) or answers.streams()["lines"][0]["bytes"]
+    with monkeypatch.context() as narrow:
+        narrow.setattr(searching, "MOST_BYTES", size * 3 // 5)
+        assert answers.search(table, Wanted(column="id", value="7")) == whole
+        assert answers.search(table, Wanted(column="id", value="7", version="1"))["rows"] == [["7", "n7"]]
+        for other in (Wanted(column="name", value="ann"), Wanted(column="id", value="7*"), Wanted(value="7")):
+            assert "had to be gone through" in answers.search(table, other)["error"]
+    for value in ("x", "7.5", ""):
+        assert answers.search(table, Wanted(column="id", value=value, version="1"))["error"] is None
+
+
 def test_what_a_version_has_changed(catalog: Catalog, scope: str, answers: Answers) -> None:
     plain, keyed = make(catalog, scope, "orders"), make(catalog, scope, "customers", primary_key="id")
     insert(catalog, plain, 1, 2)

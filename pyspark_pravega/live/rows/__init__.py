@@ -1,5 +1,6 @@
 """Rows that the page shows: `cells` (values as texts), `searching` (a table at a moment, with a filter; what a version
-has changed), `letters` (dead ones, counted), `differences` (of schemas). It uses the connector and below.
+has changed), `letters` (dead ones, counted), `differences` (of schemas). It uses what the catalog knows of wanted keys,
+the connector and below.
 """
 
 from pyspark_pravega.live.rows.cells import MOST_ROWS, Cells, definition_of, shown_rows
