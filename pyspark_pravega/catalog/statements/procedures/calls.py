@@ -101,8 +101,16 @@ PROCEDURES = {
         ),
         Procedure(
             name="compact",
-            description="Removes the events of a table with a primary key that no row comes from any more",
-            parameters=(_TABLE,),
+            description="Writes the rows of a table with a primary key once more, and removes the events before",
+            parameters=(
+                _TABLE,
+                Parameter(
+                    name="remove_now",
+                    type="BOOLEAN",
+                    comment="whether queries that are under way may lose what they read",
+                    default="false",
+                ),
+            ),
             columns="version BIGINT, rows BIGINT, bytes_before BIGINT, bytes_after BIGINT",
         ),
         Procedure(
@@ -360,8 +368,8 @@ class Procedures:
         self._base.client.truncate(cut)
         return [_row(cut)]
 
-    def _compact(self, stream: Stream) -> list[list[Any]]:
-        done = compact(self._base.settings, stream)
+    def _compact(self, stream: Stream, remove_now: bool) -> list[list[Any]]:
+        done = compact(self._base.settings, stream, one_more=not remove_now)
         return [[done.version, done.rows, done.bytes_before, done.bytes_after]]
 
     def _tier(self, stream: Stream) -> list[list[Any]]:
