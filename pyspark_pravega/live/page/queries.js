@@ -13,6 +13,9 @@ export function outlookOf(source) {
   return [tag, words];
 }
 
+/** How old the oldest row is that isn't read, in words. */
+export const waits = (since, now) => (since === null || since === undefined ? "" : `the oldest unread row is ${lasting(Math.max(0, now - since))} old`);
+
 /** The links to tables that a query reads or writes. */
 export const links = (tables) => tables.flatMap((one, number) => [...(number ? [", "] : []), make("a", { href: nameOf(one.stream) }, one.table)]);
 
@@ -32,7 +35,7 @@ function card(one) {
         error.before(words, drawing.element);
       }
       const { drawing, words } = places.get(source.stream), [tag, outlook] = outlookOf(source);
-      words.replaceChildren(make("strong", {}, bytes(source.bytes_behind)), ` behind in ${source.table}, about ${measure(source.events_behind, "")} events `, tag, make("span", { class: "quiet" }, ` ${[outlook, source.bytes_out === null ? "" : `reads ${perSecond(source.bytes_out, "B")}`].filter(Boolean).join(", ")}`));
+      words.replaceChildren(make("strong", {}, bytes(source.bytes_behind)), ` behind in ${source.version === null ? "" : "CHANGES of "}${source.table}, about ${measure(source.events_behind, "")} events `, tag, make("span", { class: "quiet" }, ` ${[outlook, waits(source.waits_since, now), source.bytes_out === null ? "" : `reads ${perSecond(source.bytes_out, "B")}`].filter(Boolean).join(", ")}`));
       drawing.showHistory(source.history);
     }
   }
