@@ -166,6 +166,30 @@ def test_health_tells_of_servers_logs_and_open_transactions(
     job.commit_job([message])
 
 
+def test_retention_that_no_longer_waits_for_a_subscriber_is_an_alert(
+    catalog: Catalog, client: Client, scope: str, answers: Answers
+) -> None:
+    """Of a size, and of a time: as long as the commit is there whose rows lie at the stream's head."""
+    large = make(catalog, scope, "orders", retention="1000 bytes", retention_limit="2000 bytes")
+    old = make(catalog, scope, "visits", retention="1 seconds", retention_limit="4 seconds")
+    insert(catalog, old, 1)
+    insert(catalog, large, *range(60))
+    for table, name in ((large, "nightly"), (old, "mail")):
+        Subscription(client, name, (table,))
+
+    def alerts() -> dict[str, str]:
+        answers.streams()
+        found = answers.health()["alerts"]
+        return {alert["what"].partition(".")[2]: alert["text"] for alert in found if alert["kind"] == "retention"}
+
+    eventually(lambda: "visits" in alerts())
+    assert f"what subscriber {scope}/mail needs" in alerts()["visits"]
+    assert "orders" not in alerts()
+    insert(catalog, large, *range(100))
+    eventually(lambda: "orders" in alerts())
+    assert f"retention takes now what subscriber {scope}/nightly needs" in alerts()["orders"]
+
+
 def test_a_server_that_is_gone_is_an_alert(settings: Settings) -> None:
     gone = Settings.resolve({"controller": "tcp://127.0.0.1:1", "timeout": "1"}, environ={})
     health = Answers(gone).health()
