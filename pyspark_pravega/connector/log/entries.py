@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 from pyspark_pravega.client.key_value import NOT_EXISTS
@@ -27,9 +28,18 @@ _ONLY_WHEN_SET = frozenset(
         "began",
         "released",
         "lake",
+        "closing",
     }
 )
 """Without replacements, constraints and a lake a log looks as it did before there were any."""
+
+
+class Closing(StrEnum):
+    """What is done to a stream, so that no transaction over several tables may count on it."""
+
+    SEAL = "seal"
+    """It is sealed: its rows can still be read."""
+    DROP = "drop"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +188,8 @@ class State:
     is gone, or is just being removed."""
     lake: Tiered | None = None
     """What lies in the lake, whether it is still the table's or not: see `tiered`."""
+    closing: Closing | None = None
+    """Set before the stream is sealed."""
     stored_as: int = NOT_EXISTS
     """The entry's version in the key-value table, to be named when it is changed."""
 
@@ -336,6 +348,7 @@ def state_of(document: Document | None) -> State:
         began=offsets_of(content.get("began", {})),
         released=content.get("released", 0),
         lake=_tiered(content.get("lake")),
+        closing=Closing(content["closing"]) if content.get("closing") else None,
         stored_as=document.version,
     )
 
