@@ -59,7 +59,7 @@ TYPES = {
     "STRUCT<`my part`: INT COMMENT 'it\\'s', b: ARRAY<STRUCT<c: STRING NOT NULL>>>": "",
 }
 """A default of each; none where it has no literal that is worth a look."""
-KEY_TYPES = ["BIGINT", "STRING", "INT", "DATE", "BINARY", "DECIMAL(10,2)"]
+KEY_TYPES = ["BIGINT", "STRING", "INT", "DATE", "DECIMAL(10,2)"]
 CHECKS = ["CHECK ({0} IS NOT NULL)", "CONSTRAINT `my check` CHECK ({0} IS NOT NULL OR 'it\\'s' = \"x\")"]
 OWN = [*((f"my.{number}", text) for number, text in enumerate(TEXTS)), ("it's a.key", "it's"), ('a."key"\\', "")]
 """Properties that are kept as they are."""
@@ -131,7 +131,7 @@ def table(seed: int, kind: str) -> Table:
     elif key == "routing":
         made.clauses.append(f"CLUSTER BY ({quoted(names[0])})")
     elif key == "buckets":
-        made.clauses.append(f"CLUSTERED BY ({two}) INTO {dice.randrange(1, 5)} BUCKETS")
+        made.clauses.append(f"CLUSTERED BY ({quoted(names[0])}) INTO {dice.randrange(1, 5)} BUCKETS")
     elif key == "partitioned":
         made.clauses.append(f"PARTITIONED BY (bucket({dice.randrange(1, 5)}, {quoted(names[0])}))")
     elif key == "several":
@@ -145,7 +145,7 @@ def table(seed: int, kind: str) -> Table:
         made.clauses.append(f"COMMENT {literal(dice.choice(TEXTS))}")
         parts.add("comment")
     if kind == "key-value":
-        long = [name for name, of in types.items() if of in ("STRING", "BINARY")][: 1 if key == "one" else 2]
+        long = [name for name in names[: 1 if key == "one" else 2] if types[name] == "STRING"]
         made.properties |= {"table-type": "key-value"}
         made.properties |= {"key-bytes": ",".join(f"{listed([name])}=20" for name in long)} if long else {}
     else:
