@@ -85,7 +85,7 @@ def test_keys_are_known_when_nothing_came_behind_a_compaction(catalog: Catalog, 
     insert(catalog, stream, *range(10))
     insert(catalog, stream, *range(5, 15))
     assert counted(catalog, stream) is None
-    catalog.procedures.call("compact", [f"{scope}.t"])
+    catalog.procedures.call("compact", [f"{scope}.t", False])
     assert counted(catalog, stream) == 15
     insert(catalog, stream, 1)
     assert counted(catalog, stream) is None

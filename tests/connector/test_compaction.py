@@ -107,6 +107,29 @@ def test_a_version_is_whole_or_refused_while_a_compaction_commits(
     assert rows_of(table, client, "4") == before
 
 
+@pytest.mark.parametrize("remove_now", [False, True])
+def test_a_query_that_is_under_way_reads_what_a_compaction_has_replaced(
+    catalog: Catalog, table: TableDefinition, client: Client, remove_now: bool
+) -> None:
+    name, expected = f"{table.stream.scope}.{table.stream.name}", rows_of(table, client)
+    reader = snapshot_reader(table, take_snapshot(client, table.stream), ["id", "v"], ReadOptions())
+    parts = list(reader.partitions())
+
+    def read() -> dict[int, str]:
+        return {row["id"]: row["v"] for part in parts for one in reader.read(part) for row in one.to_pylist()}
+
+    assert read() == expected
+    catalog.procedures.call("compact", [name, remove_now])
+    put(table, {0: "later", 1: None})
+    if not remove_now:
+        assert read() == expected
+        assert rows_of(table, client) == {**{id: v for id, v in expected.items() if id != 1}, 0: "later"}
+        # It stays until the next one.
+        catalog.procedures.call("compact", [name, False])
+    with pytest.raises(DataLossError):
+        read()
+
+
 @pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
 def test_a_compaction_knows_the_columns_of_what_it_has_read(
     catalog: Catalog, scope: str, client: Client, table_format: str
@@ -175,7 +198,7 @@ def test_events_that_are_to_be_kept_are_kept(catalog: Catalog, table: TableDefin
     name = f"{table.stream.scope}.{table.stream.name}"
     catalog.procedures.call("create_cut", [name, "month_end", None])
     put(table, {0: "later"})
-    assert catalog.procedures.call("compact", [name])[0][:2] == [4, 100]
+    assert catalog.procedures.call("compact", [name, True])[0][:2] == [4, 100]
     put(table, {0: "last", 1: None})
     assert events_of(table, client) == 102
     for version, value in (("month_end", "newer"), ("1", "old"), ("2", "newer"), ("3", "later"), ("4", "later")):
@@ -197,7 +220,7 @@ def test_events_that_are_to_be_kept_are_kept(catalog: Catalog, table: TableDefin
         rows_of(table, client, "5")
     assert rows_of(table, client) == expected
     head = client.controller.head(table.stream)
-    assert catalog.procedures.call("compact", [name])[0][1] == 99
+    assert catalog.procedures.call("compact", [name, True])[0][1] == 99
     assert client.controller.head(table.stream) != head
 
 

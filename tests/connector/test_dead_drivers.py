@@ -31,7 +31,7 @@ from waiting import eventually
 from write_processes import KILL, Child, Fault, KeyOfEvent, Lost, commit_job
 
 from pyspark_pravega.client import Client, TransactionState
-from pyspark_pravega.connector.log import recovery
+from pyspark_pravega.connector.log import recovery, seal
 from pyspark_pravega.connector.log.entries import Intent
 from pyspark_pravega.connector.log.entry_keys import ledger_name
 from pyspark_pravega.connector.options import WriteOptions
@@ -189,7 +189,7 @@ def test_a_stream_is_sealed_whatever_is_committed_at_that_moment(
         with ThreadPoolExecutor(1) as owner:
             asked = owner.submit(commit)
             time.sleep(max(0.0, -seal_first_s))
-            recovery.seal(client, table.stream, ledger)
+            seal(client, table.stream, ledger)
             # A stream that is sealed already takes no commit.
             assert isinstance(asked.exception(), TransactionError | None)
         state = client.controller.transaction_state(table.stream, transaction)

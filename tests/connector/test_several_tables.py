@@ -6,14 +6,15 @@ import threading
 import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
 from connector_tools import LEASE_MS, ledger_of, raw_table, read_events, run_task
 
+from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.log import Ledger, Together, recovery, settle, snapshot, take_snapshots
+from pyspark_pravega.connector.log import Closing, Ledger, Together, close, recovery, settle, snapshot, take_snapshots
 from pyspark_pravega.connector.log.decided import decisions
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.table.definition import TableDefinition
@@ -30,7 +31,7 @@ from pyspark_pravega.connector.write import (
     withdraw_together,
 )
 from pyspark_pravega.connector.write.commit import Stage, several
-from pyspark_pravega.errors import TransactionError, WriteConflictError
+from pyspark_pravega.errors import TableBeingDroppedError, TransactionError, UnclearAnswerError, WriteConflictError
 from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
@@ -177,6 +178,73 @@ def test_a_transaction_that_others_have_found_lost_comes_to_its_end(
             end.result(120)
     assert contents(client, tables) == [[], [], []]
     assert [ledger_of(client, table).state().pending for table in tables[:2]] == [None, None]
+
+
+@pytest.mark.parametrize("only_read", [False, True])
+def test_a_table_that_is_dropped_before_the_decision_withdraws_it(
+    catalog: Catalog,
+    client: Client,
+    tables: list[TableDefinition],
+    monkeypatch: pytest.MonkeyPatch,
+    only_read: bool,
+) -> None:
+    """Who reads the other table behind the DROP must not see it later."""
+    a, b, _ = tables
+    commit_together(client, written([a, b], b"1"), {})
+    seen = take_snapshots(client, [b.stream])[b.stream]
+    reads = {b.stream: TableRead(stream=b.stream, seen=[ReadSet.of(seen)])} if only_read else {}
+    prepared, real = written([a] if only_read else [a, b], b"2"), decisions.Decisions.commit
+
+    def decide(*given: Any) -> Any:
+        assert catalog.tables.drop_stream(b.stream)
+        assert contents(client, [a]) == [[b"1"]]
+        return real(*given)
+
+    monkeypatch.setattr(decisions.Decisions, "commit", decide)
+    with pytest.raises(TransactionError, match="withdrawn"):
+        commit_together(client, prepared, reads)
+    assert contents(client, [a]) == [[b"1"]]
+
+
+def test_of_a_transaction_whose_tables_are_all_gone_nobody_says_that_it_was_withdrawn(
+    catalog: Catalog, client: Client, settings: Settings, tables: list[TableDefinition]
+) -> None:
+    """Its commit is asked for again: nothing tells any more whether it was there before they were dropped."""
+    a, b, c = tables
+    prepared, withdrawn = written([a, b], b"1"), written([a, c], b"2")
+    withdraw_together(client, withdrawn)
+    commit_together(client, prepared, {})
+    catalog.tables.drop_stream(a.stream)
+    assert commit_together(client, prepared, {}) in (Stage.COMMITTED, Stage.REPEATED)
+    with pytest.raises(TransactionError):
+        commit_together(client, withdrawn, {})
+    catalog.tables.drop_stream(b.stream)
+    with pytest.raises(UnclearAnswerError, match="isn't known any more"):
+        commit_together(client, prepared, {})
+    raw_table(client, settings, a.stream.scope, "b", segments=2)
+    with pytest.raises(UnclearAnswerError, match="isn't known any more"):
+        commit_together(client, prepared, {})
+
+
+@pytest.mark.parametrize("closing", Closing)
+def test_a_table_that_is_being_sealed_or_dropped_takes_no_part(
+    client: Client, tables: list[TableDefinition], closing: Closing
+) -> None:
+    """Also where who began that has died: the others of the transaction get nothing, and go on."""
+    a, b, c = tables
+    commit_together(client, written([a, b], b"1"), {})
+    close(client, ledger_of(client, b), closing)
+    with pytest.raises(TableBeingDroppedError):
+        commit_together(client, written([a, b], b"2"), {})
+    seen = take_snapshots(client, [b.stream])[b.stream]
+    reads = {b.stream: TableRead(stream=b.stream, seen=[ReadSet.of(seen)])}
+    with nullcontext() if closing is Closing.SEAL else pytest.raises(TableBeingDroppedError):
+        commit_together(client, written([a], b"3"), reads)
+    commit_together(client, written([a, c], b"4"), {})
+    own = WriteJob(WritePlan.of(b, WriteOptions(transaction_timeout_ms=LEASE_MS)))
+    own.commit_job([run_task(own, b"5")])
+    first = [b"1", b"3", b"4"] if closing is Closing.SEAL else [b"1", b"4"]
+    assert contents(client, tables) == [first, [b"1", b"5"], [b"4"]]
 
 
 def test_readers_wait_for_who_can_not_keep_others_from_what_it_has_read(

@@ -8,7 +8,6 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -73,6 +72,7 @@ def modelled() -> Iterator[None]:
         (opening, "KeyValueTable", _TABLES),
         (decisions, "KeyValueTable", _TABLES),
         (together, "Begun", AtOnce),
+        *((module, "wait", _no_wait) for module in (together, cuts)),
         (WriteJob, "kept_alive", lambda self, partitions: contextlib.nullcontext()),
         (json_table, "time", time_model),
         (replacing, "shown", tables.shown),
@@ -103,15 +103,25 @@ def _states(pool: Any, stream: Any, segment_ids: Any, **_: bool) -> Any:
     return _NOW.cluster.of(stream).segment_states(segment_ids)
 
 
-class AtOnce(Future[Any]):
+def _no_wait(begun: Any, *_: float) -> Any:
+    return SimpleNamespace(done=begun)
+
+
+class AtOnce:
     """A call that is over as soon as it is begun."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
-        super().__init__()
+        self._error: Exception | None = None
         try:
-            self.set_result(call())
+            self._result = call()
         except Exception as error:
-            self.set_exception(error)
+            self._error = error
+
+    def result(self) -> Any:
+        """What it has returned, or raised."""
+        if self._error is not None:
+            raise self._error
+        return self._result
 
 
 class Turns:

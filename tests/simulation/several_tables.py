@@ -7,7 +7,7 @@ more key-value table.
 from __future__ import annotations
 
 import contextlib
-import copy
+import pickle
 import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -244,7 +244,9 @@ class TransactionHistory:
                 self._goes_on(change, prepared)
             if rng.random() < 0.1:
                 raise PravegaError("it is rolled back")
-            stage = self._asked(change.actor, lambda: product.commit_together(client, copy.deepcopy(prepared), reads))
+            # Each process has a copy of what the JVM holds.
+            kept = pickle.dumps(prepared)
+            stage = self._asked(change.actor, lambda: product.commit_together(client, pickle.loads(kept), reads))
             change.repeated = stage is Stage.REPEATED and epoch is not None
         except BaseException:
             with contextlib.suppress(PravegaError):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest.mock import patch
 
+from pyspark_pravega.catalog.statements import tables as statements
 from pyspark_pravega.client import Stream, TransactionState
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import Ledger, Snapshot, State, recovery, snapshot
@@ -102,6 +103,20 @@ def committed_records_swept() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def logs_not_closed() -> Iterator[None]:
+    """A DROP lets transactions go on that count on the table."""
+    with patch.object(statements, "close", lambda client, log, closing: log.state()):
+        yield
+
+
+@contextlib.contextmanager
+def records_that_are_gone_taken_for_withdrawn() -> Iterator[None]:
+    """Where no table tells any more whether a transaction was committed, its client is told that it wasn't."""
+    with patch.object(several.Several, "_tells", lambda *_: True):
+        yield
+
+
 FAULTS: tuple[Callable[[], contextlib.AbstractContextManager[Any]], ...] = (
     tables_seen_alone,
     record_not_asked_by_readers,
@@ -115,3 +130,8 @@ WIDE_FAULTS: tuple[Callable[[], contextlib.AbstractContextManager[Any]], ...] = 
     committed_records_swept,
 )
 """Those that wide histories see."""
+LATE_DROP_FAULTS: tuple[Callable[[], contextlib.AbstractContextManager[Any]], ...] = (
+    logs_not_closed,
+    records_that_are_gone_taken_for_withdrawn,
+)
+"""Those that are seen where tables are dropped beside decisions."""

@@ -17,7 +17,7 @@ from model_patches import modelled
 from several_tables import TRANSACTIONS, TransactionHistory
 from simulation import History, failures
 from tiered import TIERED, TieredHistory
-from wide_tables import WIDE, WideHistory
+from wide_tables import LATE_DROPS, WIDE, LateDropHistory, WideHistory
 
 _AT_ONCE = 250
 
@@ -50,7 +50,10 @@ def main() -> int:
 
 def _history(seed: int) -> History | KeyedHistory | TransactionHistory:
     """The history of a seed, of whichever kind."""
-    kinds = ((TIERED, TieredHistory), (WIDE, WideHistory), (TRANSACTIONS, TransactionHistory))
+    kinds = (
+        *((LATE_DROPS, LateDropHistory), (TIERED, TieredHistory), (WIDE, WideHistory)),
+        (TRANSACTIONS, TransactionHistory),
+    )
     return next((kind(seed) for first, kind in kinds if seed >= first), None) or history_of(seed)
 
 

@@ -13,11 +13,11 @@ from keyed import KEYED, KeyedHistory
 from model_patches import modelled
 from several_tables import TRANSACTIONS, TransactionHistory
 from several_tables_faults import FAULTS as TRANSACTION_FAULTS
-from several_tables_faults import WIDE_FAULTS
+from several_tables_faults import LATE_DROP_FAULTS, WIDE_FAULTS
 from simulation import MERGING, REPEATING, History, failures
 from tiered import FAULTS as TIERED_FAULTS
 from tiered import TIERED, TieredHistory
-from wide_tables import WIDE, WideHistory
+from wide_tables import LATE_DROPS, WIDE, LateDropHistory, WideHistory
 
 SAMPLE, FEWER = 500, 150
 ENOUGH = 6000
@@ -74,6 +74,16 @@ def test_each_history_of_transactions_beside_all_else_is_explained() -> None:
 def test_a_fault_of_transactions_beside_all_else_is_seen(fault: Fault) -> None:
     first = RARE.get(fault.__name__, WIDE)
     assert failures(range(first, first + ENOUGH), switch=fault, make=WideHistory)
+
+
+def test_each_history_in_which_tables_are_dropped_beside_decisions_is_explained() -> None:
+    assert failures(range(LATE_DROPS, LATE_DROPS + SAMPLE), most=3, make=LateDropHistory) == []
+
+
+@pytest.mark.parametrize("fault", LATE_DROP_FAULTS, ids=lambda fault: fault.__name__)
+@pytest.mark.in_turn
+def test_a_fault_of_transactions_beside_drops_is_seen(fault: Fault) -> None:
+    assert failures(range(LATE_DROPS, LATE_DROPS + ENOUGH), switch=fault, make=LateDropHistory)
 
 
 @pytest.mark.parametrize("seed", [6000073, 6000419])

@@ -36,6 +36,7 @@ from pyspark_pravega.connector.log.decided import decisions
 from pyspark_pravega.connector.log.entry_keys import ledger_name
 from pyspark_pravega.connector.read import commit_of, versions
 from pyspark_pravega.connector.write import compaction, read_set
+from pyspark_pravega.connector.write.commit.several import Several
 from pyspark_pravega.connector.write.job import TaskMessage, WriteJob
 from pyspark_pravega.connector.write.overwrite import OverwritingJob
 from pyspark_pravega.connector.write.read_set import ReadSet
@@ -45,6 +46,8 @@ from pyspark_pravega.lake import LakeSnapshot
 
 WIDE = 6_000_000
 """The first seed of these histories."""
+LATE_DROPS = 8_000_000
+"""The first seed of those in which tables are dropped beside decisions."""
 _DROPPED = STREAMS[1:]
 
 
@@ -366,6 +369,30 @@ class WideHistory(TransactionHistory):
     def _there(self) -> Sequence[Stream]:
         models = [self.clusters.droppable(stream) for stream in STREAMS]
         return [model.stream for model in models if model.log is not None and not model.is_gone]
+
+
+class LateDropHistory(WideHistory):
+    """One seed's, in which a table is dropped, and others are read, when a transaction is just going to be decided."""
+
+    def run(self) -> None:
+        """As `WideHistory.run`."""
+        decide, rng = Several._decide, self.world.rng
+
+        def decides(one: Several, *given: Any, **named: Any) -> Any:
+            if not self.world.calm and rng.random() < 0.7:
+                self.world.add("late dropper", self._drop_and_look)
+                self.world.sleep(rng.choice((0.02, 0.1, 0.3)))
+            return decide(one, *given, **named)
+
+        with patch.object(Several, "_decide", decides):
+            super().run()
+
+    def _drop_and_look(self) -> None:
+        with contextlib.suppress(PravegaError):
+            self._statement("late dropper", "drop")
+        for streams in (STREAMS, STREAMS[:1], STREAMS[1:2], STREAMS[2:]):
+            with contextlib.suppress(PravegaError):
+                self._read("late dropper", streams)
 
 
 def _reader_of(table: KeyedTable) -> Any:

@@ -19,7 +19,7 @@ from contextlib import suppress
 from session_tools import Session
 
 from pyspark_pravega.catalog.process.methods import CatalogMethods
-from pyspark_pravega.errors import DataLossError, PravegaError, TransactionError, WriteConflictError
+from pyspark_pravega.errors import PravegaError, TransactionError, WriteConflictError
 from pyspark_pravega.settings import Settings
 
 TABLES = ("a", "b")
@@ -58,9 +58,9 @@ def move(session: Session, rng: random.Random, tally: Tally) -> None:
             session.change(table, COLUMNS, rows, {account: (account, balance + change, moves + 1)})
         session.commit()
         tally["moves"] += 1
-    except (DataLossError, WriteConflictError, TransactionError) as error:
+    except (WriteConflictError, TransactionError) as error:
         tally[type(error).__name__] += 1
-        # As the JVM does when a statement or a commit fails; a compaction may have removed what was just being read.
+        # As the JVM does when a statement or a commit fails.
         with suppress(PravegaError):
             session.id = id
             session.roll_back()
@@ -89,11 +89,7 @@ def main(controller: str, registry: str, scope: str, what: str, sessions: str, s
 
     def reader(number: int, session: Session, rng: random.Random) -> None:
         tables = rng.sample(TABLES, 2)
-        try:
-            rows = dict(zip(tables, session.rows_of(tables, *COLUMNS), strict=True))
-        except DataLossError:
-            tally["compacted meanwhile"] += 1
-            return
+        rows = dict(zip(tables, session.rows_of(tables, *COLUMNS), strict=True))
         sums = {name: (sum(row[1] for row in of), sum(row[2] for row in of)) for name, of in rows.items()}
         if (wrong := seen[number].check(sums)) is not None:
             tally[f"wrong: {wrong}"] += 1

@@ -161,7 +161,8 @@ class KeyedRun:
         # Of no events none are lost.
         if self._events() and not self.follower.keeps and self.follower.version < self._version():
             self.follower.expect_loss(self._version() + 1)
-        self.run(f"CALL pravega.system.compact(table => '{self.table.removeprefix('pravega.')}')")
+        table = self.table.removeprefix("pravega.")
+        self.run(f"CALL pravega.system.compact(table => '{table}', remove_now => true)")
         assert self._events() == len(self.rows), self.story()
 
     def scale(self) -> None:

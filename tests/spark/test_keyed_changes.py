@@ -85,7 +85,7 @@ def test_changes_of_rows_as_a_stream(spark: SparkSession, namespace: str, tmp_pa
         ],
     )
     assert told() == [first, second]
-    spark.sql(f"CALL pravega.system.compact('{name}')")
+    spark.sql(f"CALL pravega.system.compact('{name}', remove_now => true)")
     spark.sql(f"DELETE FROM {t} WHERE id = 2")
     spark.sql(f"INSERT INTO {t} VALUES (2, 'again'), (3, 'c2')")
     third = [(4, "delete", 2, "b")]
@@ -142,7 +142,7 @@ def test_changes_of_rows(spark: SparkSession, namespace: str) -> None:
     counted = spark.sql(f"SELECT count(*), count(DISTINCT _commit_timestamp) FROM {changes_in(t, 1)}").first()
     assert counted is not None
     assert tuple(counted) == (11, 5)
-    spark.sql(f"CALL pravega.system.compact('{t.removeprefix('pravega.')}')")
+    spark.sql(f"CALL pravega.system.compact('{t.removeprefix('pravega.')}', remove_now => true)")
     with pytest.raises(PySparkException, match=r"version 6 is a compaction, and what the rows were.*begin with 6"):
         told(changes_in(t, 5))
     assert told(changes_in(t, 6)) == []

@@ -17,8 +17,10 @@ from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.client.reader_groups import ReaderGroup
 from pyspark_pravega.connector.log import (
+    Closing,
     Ledger,
     claim_ledger,
+    close,
     delete_ledger,
     open_ledger,
     seal,
@@ -250,7 +252,8 @@ class Tables:
         return ()
 
     def _delete(self, stream: Stream, registry: SchemaRegistry | None) -> bool:
-        controller, opened = self._base.client.controller, Begun(lambda: self._busy_ledger(stream))
+        client = self._base.client
+        controller, opened = client.controller, Begun(lambda: self._readable_ledger(stream))
         if registry is None:
             subscribers = controller.subscribers(stream)
         else:
@@ -260,22 +263,32 @@ class Tables:
         self._end_subscriptions(stream, subscribers)
         ledger = opened.result()
         if ledger is None:
-            together(lambda: seal(self._base.client, stream, None), lambda: delete_ledger(self._base.client, stream))
+            seal(client, stream, None)
+            # A transaction that reads the table may have made one meanwhile.
+            self._close(stream)
+        elif close(client, ledger, Closing.DROP).pending is None:
+            together(lambda: seal(client, stream, None), lambda: delete_ledger(client, stream))
         else:
             # It says what is being committed, which the seal may have to wait for.
-            seal(self._base.client, stream, ledger)
+            seal(client, stream, ledger)
         # Until the stream was sealed, a writer that begins could make a log, also behind a deletion.
-        delete_ledger(self._base.client, stream)
+        delete_ledger(client, stream)
         return controller.delete_stream(stream)
 
-    def _busy_ledger(self, stream: Stream) -> Ledger | None:
-        """The stream's commit log, if a commit is in progress."""
+    def _readable_ledger(self, stream: Stream) -> Ledger | None:
+        """The stream's commit log."""
         # One that can't be read is deleted all the same.
         with suppress(PravegaError):
             ledger = open_ledger(self._base.client, stream)
-            if ledger is not None and ledger.state().pending is not None:
+            if ledger is not None:
+                ledger.state()
                 return ledger
         return None
+
+    def _close(self, stream: Stream) -> None:
+        ledger = self._readable_ledger(stream)
+        if ledger is not None:
+            close(self._base.client, ledger, Closing.DROP)
 
     def _end_subscriptions(self, stream: Stream, subscribers: Iterable[str]) -> None:
         """Once a stream is gone the controller can't end subscriptions to it, and their scopes could never be deleted

@@ -8,7 +8,7 @@ and `snapshot` look at a stream with and without commits in progress. It uses th
 """
 
 from pyspark_pravega.connector.log.cleaning import clean, is_empty_before, truncate_at
-from pyspark_pravega.connector.log.copies import Copy, CopyLog, Piece
+from pyspark_pravega.connector.log.copies import Copy, CopyLog, Letters, Piece, Redelivery, RedeliveryLog
 from pyspark_pravega.connector.log.decided import (
     DECISIONS_TABLE,
     Decision,
@@ -21,6 +21,7 @@ from pyspark_pravega.connector.log.decided import (
 )
 from pyspark_pravega.connector.log.entries import (
     Cleaning,
+    Closing,
     Commit,
     Intent,
     NamedCut,
@@ -54,12 +55,11 @@ from pyspark_pravega.connector.log.recovery import (
     is_any_committed,
     is_committing,
     roll_forward,
-    seal,
     settle,
     settled_table,
     withdraw,
 )
-from pyspark_pravega.connector.log.redeliveries import Letters, Redelivery, RedeliveryLog
+from pyspark_pravega.connector.log.sealing import close, seal
 from pyspark_pravega.connector.log.snapshot import (
     check_in_stream,
     consistently,
@@ -77,6 +77,7 @@ __all__ = [
     "HISTORY",
     "VERSION_EVERY",
     "Cleaning",
+    "Closing",
     "Commit",
     "Content",
     "Copy",
@@ -113,6 +114,7 @@ __all__ = [
     "check_in_stream",
     "claim_ledger",
     "clean",
+    "close",
     "comes_after",
     "commit_state_unknown",
     "consistently",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from typing import Any
 
 from pyspark_pravega.client.key_value import NOT_EXISTS
@@ -24,11 +25,21 @@ _ONLY_WHEN_SET = frozenset(
         "compacted",
         "reached",
         "replaced_before",
+        "began",
         "released",
         "lake",
+        "closing",
     }
 )
 """Without replacements, constraints and a lake a log looks as it did before there were any."""
+
+
+class Closing(StrEnum):
+    """What is done to a stream, so that no transaction over several tables may count on it."""
+
+    SEAL = "seal"
+    """It is sealed: its rows can still be read."""
+    DROP = "drop"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,11 +180,16 @@ class State:
     it."""
     replaced_before: int = 0
     """The one before that took the place of all rows; 0 when there was none."""
+    began: dict[int, int] = field(default_factory=dict)
+    """The stream cut at which the table's rows begin since version `replaced_rows`, wherever they lie; empty in logs
+    that didn't keep it."""
     released: int = 0
     """The first version whose rows' events stay, of those that began with other ones: what only versions before it need
     is gone, or is just being removed."""
     lake: Tiered | None = None
     """What lies in the lake, whether it is still the table's or not: see `tiered`."""
+    closing: Closing | None = None
+    """Set before the stream is sealed."""
     stored_as: int = NOT_EXISTS
     """The entry's version in the key-value table, to be named when it is changed."""
 
@@ -219,6 +235,7 @@ class State:
             replaced_rows=version,
             reached=dict(cut),
             replaced_before=self.replaced_rows,
+            began=dict(replacement.begins),
             replaced_table=self.replaced_table if replacement.id is None else version,
             cleaning=Cleaning(
                 version=version, begins=replacement.begins, stream=stream, held=replacement.base is not None
@@ -328,8 +345,10 @@ def state_of(document: Document | None) -> State:
         compacted={int(segment): (first, behind) for segment, (first, behind) in content.get("compacted", {}).items()},
         reached=offsets_of(content.get("reached", {})),
         replaced_before=content.get("replaced_before", 0),
+        began=offsets_of(content.get("began", {})),
         released=content.get("released", 0),
         lake=_tiered(content.get("lake")),
+        closing=Closing(content["closing"]) if content.get("closing") else None,
         stored_as=document.version,
     )
 

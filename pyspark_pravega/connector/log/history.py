@@ -15,6 +15,7 @@ from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.index import BlockIndex
 from pyspark_pravega.connector.log.entries import (
+    Closing,
     Commit,
     Intent,
     NamedCut,
@@ -232,7 +233,24 @@ class HolderLog:
         Raises:
             ConflictError: the log has changed since.
         """
-        new = replace(old, lake=lake)
+        return self._changed(old, replace(old, lake=lake))
+
+    def note_closing(self, old: State, closing: Closing) -> State:
+        """Note that the stream is going to be sealed.
+
+        Args:
+            old: the state on which that is based.
+            closing: as of `State.closing`.
+
+        Returns:
+            The new state.
+
+        Raises:
+            ConflictError: the log has changed since.
+        """
+        return self._changed(old, replace(old, closing=closing))
+
+    def _changed(self, old: State, new: State) -> State:
         (stored_as,) = self._table.put((STATE, old.stored_as, state_content(new)))
         return replace(new, stored_as=stored_as)
 

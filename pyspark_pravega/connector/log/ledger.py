@@ -40,7 +40,7 @@ from functools import partial
 from pyspark_pravega.client import KeyValueTable, Stream
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.connector.index import BlockIndex
-from pyspark_pravega.connector.log.copies import CopyLog
+from pyspark_pravega.connector.log.copies import CopyLog, RedeliveryLog
 from pyspark_pravega.connector.log.entries import (
     OTHERS,
     Cleaning,
@@ -87,7 +87,6 @@ from pyspark_pravega.connector.log.job_log import (
     stored_commit,
 )
 from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable
-from pyspark_pravega.connector.log.redeliveries import RedeliveryLog
 from pyspark_pravega.errors import ConfigurationError, ConflictError
 
 KEPT_VERSIONS, _RETIRED = 10_000, 100

@@ -28,7 +28,7 @@ from pyspark_pravega.connector.log.entries import Intent, State, Together
 from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.connector.log.opening import open_ledger
 from pyspark_pravega.connector.log.tail import Snapshot, tail_bounds, take_tail
-from pyspark_pravega.deadlines import FIRST_REMINDER_S, LONGEST_REMINDER_S, Limit, Reminders, deadline
+from pyspark_pravega.deadlines import Limit, Reminders
 from pyspark_pravega.errors import (
     ConflictError,
     NotFoundError,
@@ -195,39 +195,6 @@ def commit_state_unknown(ledger: Ledger, job: str, error: PravegaError) -> Uncle
         "or writes the table next completes it, or throws all of it away: look at the table before you write the same "
         f"rows again ({error})"
     )
-
-
-def seal(client: Client, stream: Stream, ledger: Ledger | None) -> None:
-    """Seal a stream. Open transactions are aborted, and what is being committed comes to its end.
-
-    The controller of 0.13 forgets a commit that it accepts while it begins to seal, and the seal waits for it, until it
-    is asked for both again.
-
-    Args:
-        client: the cluster.
-        stream: the stream.
-        ledger: its commit log, if it has one.
-
-    Raises:
-        StreamNotFoundError: there is no such stream.
-        UnavailableError: it isn't sealed in time.
-    """
-    limit, pause = Limit(client.settings.timeout), FIRST_REMINDER_S
-    seal_it = client.controller.sealing(stream)
-    while True:
-        try:
-            with deadline(pause):
-                seal_it()
-            return
-        except UnavailableError:
-            if limit.left == 0:
-                raise
-            pause = min(2 * pause, LONGEST_REMINDER_S)
-            # The committer may be dead.
-            with suppress(PravegaError):
-                pending = None if ledger is None else ledger.state().pending
-                if pending is not None and transaction_states(client, stream, pending) & COMMITTING_OR_DONE:
-                    commit_all(client, stream, pending)
 
 
 def commit_all(client: Client, stream: Stream, intent: Intent) -> None:

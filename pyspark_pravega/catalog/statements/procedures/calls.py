@@ -25,7 +25,7 @@ from pyspark_pravega.client import ScaleType, ScalingPolicy, Stream, StreamConfi
 from pyspark_pravega.client.controller import even_ranges
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.connector.lake import check_unlaked, clean_lake, tier
-from pyspark_pravega.connector.log import create_ledger, open_ledger, seal, take_version
+from pyspark_pravega.connector.log import Closing, close, create_ledger, open_ledger, seal, take_version
 from pyspark_pravega.connector.read import moment_of
 from pyspark_pravega.connector.stream import unsubscribe
 from pyspark_pravega.connector.table import COMPACT_WHEN
@@ -101,8 +101,16 @@ PROCEDURES = {
         ),
         Procedure(
             name="compact",
-            description="Removes the events of a table with a primary key that no row comes from any more",
-            parameters=(_TABLE,),
+            description="Writes the rows of a table with a primary key once more, and removes the events before",
+            parameters=(
+                _TABLE,
+                Parameter(
+                    name="remove_now",
+                    type="BOOLEAN",
+                    comment="whether queries that are under way may lose what they read",
+                    default="false",
+                ),
+            ),
             columns="version BIGINT, rows BIGINT, bytes_before BIGINT, bytes_after BIGINT",
         ),
         Procedure(
@@ -342,7 +350,10 @@ class Procedures:
         return [[r.segment_id, r.min_key, r.max_key] for r in controller.current_segments(stream).ranges]
 
     def _seal(self, stream: Stream) -> list[list[Any]]:
-        seal(self._base.client, stream, open_ledger(self._base.client, stream))
+        ledger = open_ledger(self._base.client, stream)
+        if ledger is not None:
+            close(self._base.client, ledger, Closing.SEAL)
+        seal(self._base.client, stream, ledger)
         return [_row(self._base.client.tail(stream))]
 
     def _truncate(self, stream: Stream, version: str) -> list[list[Any]]:
@@ -357,8 +368,8 @@ class Procedures:
         self._base.client.truncate(cut)
         return [_row(cut)]
 
-    def _compact(self, stream: Stream) -> list[list[Any]]:
-        done = compact(self._base.settings, stream)
+    def _compact(self, stream: Stream, remove_now: bool) -> list[list[Any]]:
+        done = compact(self._base.settings, stream, one_more=not remove_now)
         return [[done.version, done.rows, done.bytes_before, done.bytes_after]]
 
     def _tier(self, stream: Stream) -> list[list[Any]]:

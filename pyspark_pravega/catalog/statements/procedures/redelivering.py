@@ -1,7 +1,7 @@
 """CALL redeliver: events that once couldn't be decoded, and can be now, into a table, once.
 
 For each segment Spark tells which of its dead letters can be decoded now. They are noted, inserted as an epoch of a
-query (`connector.log.redeliveries`), and then their letters are deleted. A call that repeats it begins with what was
+query (`connector.log.copies`), and then their letters are deleted. A call that repeats it begins with what was
 noted and isn't through.
 """
 

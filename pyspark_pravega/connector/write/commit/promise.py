@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
-from pyspark_pravega.client import Client, Transaction
+from pyspark_pravega.client import Client, Stream, Transaction
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import (
     Intent,
@@ -36,6 +36,7 @@ from pyspark_pravega.deadlines import Retries
 from pyspark_pravega.errors import (
     ConflictError,
     PravegaError,
+    TableBeingDroppedError,
     TableChangedError,
     TransactionError,
     UnavailableError,
@@ -120,6 +121,8 @@ class Promise:
             if epoch is not None and progress is not None and epoch.is_done(progress, self._plan.stream):
                 return Standing(Stage.REPEATED, state)
             _check_table(self._plan, state)
+            if intent.together is not None and state.closing is not None:
+                raise closed(self._plan.stream)
             try:
                 intent = replace(intent, replacement=replacement(ledger, state))
             except WriteConflictError:
@@ -263,6 +266,18 @@ def intent_of(
         writer=WRITER if epoch is None or epoch.run is None else epoch.query,
         offsets=None if epoch is None else epoch.offsets,
         indexed=indexed,
+    )
+
+
+def closed(stream: Stream) -> TableBeingDroppedError:
+    """The error of a transaction over several tables that comes too late to one of them.
+
+    Args:
+        stream: the table's stream.
+    """
+    return TableBeingDroppedError(
+        f'stream "{stream}" is being sealed or dropped: nothing was written. If a DROP TABLE was '
+        "interrupted, run it again"
     )
 
 

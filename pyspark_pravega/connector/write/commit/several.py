@@ -18,15 +18,17 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.events import abort_quietly
+from pyspark_pravega.client.names import segment_number
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import (
+    Closing,
     Decision,
     Decisions,
     Intent,
@@ -44,7 +46,7 @@ from pyspark_pravega.connector.log import (
     settle,
 )
 from pyspark_pravega.connector.options import MAX_LEASE_MS
-from pyspark_pravega.connector.write.commit.promise import Promise, Replacing
+from pyspark_pravega.connector.write.commit.promise import Promise, Replacing, closed
 from pyspark_pravega.connector.write.commit.stages import Stage
 from pyspark_pravega.connector.write.plan import Epoch
 from pyspark_pravega.deadlines import Limit, Retries
@@ -54,6 +56,7 @@ from pyspark_pravega.errors import (
     PravegaError,
     TransactionError,
     UnavailableError,
+    UnclearAnswerError,
     WriteConflictError,
 )
 from pyspark_pravega.together import Begun, all_together
@@ -79,6 +82,8 @@ class Part:
     """As of `Promise.make`; refuses what was overtaken."""
     lease_ms: int
     """How long its transaction stays open without a ping, at least."""
+    segments: Collection[int] = ()
+    """Those that its transaction was begun for."""
     epoch: Epoch | None = None
 
 
@@ -153,7 +158,7 @@ class Several:
         """
         decisions = open_decisions(self._client, self._together.scope)
         if decisions is None:
-            raise self._withdrawn()
+            raise self._not_there(None)
         decision = decisions.look(self._together)
         if decision.verdict is Verdict.OPEN:
             try:
@@ -173,7 +178,7 @@ class Several:
         elif decision.verdict is Verdict.WITHDRAWN:
             if not self._is_there():
                 self._abort()
-                raise self._withdrawn()
+                raise self._not_there(decision)
             return Stage.REPEATED
         self._roll_forward(timeout=timeout)
         return Stage.COMMITTED
@@ -185,8 +190,9 @@ class Several:
             timeout: how long servers are waited for, in seconds.
         """
         decisions = open_decisions(self._client, self._together.scope)
-        if decisions is None or not self._give_up(decisions, timeout=timeout):
-            self._abort()
+        with suppress(UnclearAnswerError):
+            if decisions is None or not self._give_up(decisions, timeout=timeout):
+                self._abort()
 
     def _promise_all(self) -> bool:
         since, held = time.monotonic(), Begun(self._hold)
@@ -242,6 +248,8 @@ class Several:
         )
         while not self._is_in(state := one.ledger.state()):
             state = settle(self._client, one.ledger)
+            if state.closing is Closing.DROP:
+                raise closed(one.ledger.stream)
             one.check(one.ledger, state)
             with suppress(ConflictError):
                 state = one.ledger.begin(state, intent)
@@ -274,7 +282,7 @@ class Several:
                     return None
                 if now.verdict is Verdict.WITHDRAWN:
                     self._abort()
-                    raise self._withdrawn() from None
+                    raise self._not_there(now) from None
             except UnavailableError as error:
                 if not retries.again():
                     raise self._unknown(error) from error
@@ -284,8 +292,12 @@ class Several:
 
         Returns:
             True where it is committed already, by another process.
+
+        Raises:
+            UnclearAnswerError: nothing tells any more how it has ended; it was perhaps committed by another process.
         """
         retries = Retries(timeout)
+        error: PravegaError | None = None
         while True:
             try:
                 decision = decisions.look(self._together)
@@ -294,6 +306,7 @@ class Several:
                 if decision.verdict is Verdict.WITHDRAWN:
                     if self._is_there():
                         return True
+                    error = self._not_there(decision)
                     break
                 decisions.withdraw(decision)
                 break
@@ -304,6 +317,8 @@ class Several:
                 if not retries.again():
                     return False
         self._abort()
+        if isinstance(error, UnclearAnswerError):
+            raise error
         return False
 
     def _abort(self) -> None:
@@ -336,13 +351,14 @@ class Several:
                 if not any(all_together([partial(self._is_left, one) for one in self._all])):
                     if self._is_there():
                         return
-                    raise self._withdrawn()
-                if not self._is_committed() and not self._is_there():
+                    raise self._not_there(self._record())
+                record = self._record()
+                if not _is_committed(record) and not self._is_there():
                     # The leader's transaction was lost, and others have found that out.
                     self._abort()
-                    raise self._withdrawn()
+                    raise self._not_there(record)
             except TransactionError:
-                if not self._is_committed():
+                if not _is_committed(self._record()):
                     self._abort()
                     raise
             except ConflictError:
@@ -355,9 +371,9 @@ class Several:
             if not limit.wait(POLL_S):
                 raise self._unknown(UnavailableError("others have changed its record and its logs again and again"))
 
-    def _is_committed(self) -> bool:
+    def _record(self) -> Decision | None:
         decisions = open_decisions(self._client, self._together.scope)
-        return decisions is not None and decisions.look(self._together).verdict is Verdict.COMMITTED
+        return None if decisions is None else decisions.look(self._together)
 
     def _is_there(self) -> bool:
         """Whether it has become versions: then all of its tables have them, or will."""
@@ -376,11 +392,35 @@ class Several:
     def _is_in(self, state: State) -> bool:
         return state.pending is not None and state.pending.together == self._together
 
-    def _withdrawn(self) -> TransactionError:
-        return TransactionError(
-            f"the transaction over {', '.join(str(member.stream) for member in self._members)} was withdrawn, as it "
-            "made no progress for a while, or a lease ran out: nothing was written, run its statements again"
+    def _not_there(self, record: Decision | None) -> PravegaError:
+        """The error of one whose record says nothing of a commit, and that none of its tables shows: it was withdrawn.
+
+        A record also goes when it was brought to its end everywhere. So without one a table has to tell that it isn't
+        there, and those that were dropped, or made again, don't.
+        """
+        if (record is not None and record.stored_as is not None) or any(map(self._tells, self._parts)):
+            return TransactionError(
+                f"the transaction over {', '.join(str(member.stream) for member in self._members)} was withdrawn, as "
+                "it made no progress for a while, a lease ran out, or one of its tables was dropped: nothing was "
+                "written, run its statements again"
+            )
+        return UnclearAnswerError(
+            f"the transaction {self._together.id} is over, and the tables that it has written were dropped since: "
+            "whether it was committed before that isn't known any more"
         )
+
+    def _tells(self, part: Part) -> bool:
+        """Whether a table is the one still that was written, and not another one of its name, and doesn't show it."""
+        with suppress(NotFoundError):
+            if not part.promise.is_version():
+                first = self._client.controller.epoch_segments(part.ledger.stream, 0).ids
+                # Those of a stream that is made again are counted on.
+                return min(map(segment_number, part.segments)) >= min(map(segment_number, first))
+        return False
 
     def _unknown(self, error: PravegaError) -> PravegaError:
         return commit_state_unknown(self._all[0].ledger, f"{self._together.id} of several tables", error)
+
+
+def _is_committed(record: Decision | None) -> bool:
+    return record is not None and record.verdict is Verdict.COMMITTED

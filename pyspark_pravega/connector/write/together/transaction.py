@@ -285,6 +285,7 @@ def _part(client: Client, one: Prepared, read: TableRead | None) -> Part:
         intent=one.intent,
         replacement=replacement,
         lease_ms=job.plan.lease_ms,
+        segments=one.target.segments.ids,
         epoch=one.epoch,
     )
 
