@@ -258,7 +258,8 @@ chaos: $(STAMP)
 		CDC_KILLS=$${CDC_KILLS:-6} REAL_TIME_KILLS=$${REAL_TIME_KILLS:-100} REAL_TIME_ONCE_KILLS=$${REAL_TIME_ONCE_KILLS:-200} CREATED_TABLES=$${CREATED_TABLES:-5000} \
 		TRANSACTION_ROUNDS=$${TRANSACTION_ROUNDS:-100} FAN_OUT_KILLS=$${FAN_OUT_KILLS:-100} $(BIN)/python -m pytest tests/chaos -s $(ARGS)
 
-# Each kind for a short time, from the first seed on, and one fault of a cluster: together 6 minutes.
+# Each kind for a short time, from the first seed on, 20 real-time queries that write exactly once, and one fault of a
+# cluster.
 chaos-sample: $(STAMP)
 	CHAOS_SAMPLE_S=$${CHAOS_SAMPLE_S:-30} CHAOS_WRITE_SAMPLE_S=$${CHAOS_WRITE_SAMPLE_S:-45} \
 		CHAOS_STREAMS_SAMPLE_S=$${CHAOS_STREAMS_SAMPLE_S:-20} CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-1} INGESTION_KILLS=$${INGESTION_KILLS:-1} \
