@@ -258,19 +258,22 @@ chaos: $(STAMP)
 		CDC_KILLS=$${CDC_KILLS:-6} REAL_TIME_KILLS=$${REAL_TIME_KILLS:-100} REAL_TIME_ONCE_KILLS=$${REAL_TIME_ONCE_KILLS:-200} CREATED_TABLES=$${CREATED_TABLES:-5000} \
 		TRANSACTION_ROUNDS=$${TRANSACTION_ROUNDS:-100} FAN_OUT_KILLS=$${FAN_OUT_KILLS:-100} $(BIN)/python -m pytest tests/chaos -s $(ARGS)
 
-# Each kind for a short time, from the first seed on, and one fault of a cluster: together 6 minutes.
+# Each kind for a short time, from the first seed on, 20 real-time queries that write exactly once, and one fault of a
+# cluster.
 chaos-sample: $(STAMP)
 	CHAOS_SAMPLE_S=$${CHAOS_SAMPLE_S:-30} CHAOS_WRITE_SAMPLE_S=$${CHAOS_WRITE_SAMPLE_S:-45} \
 		CHAOS_STREAMS_SAMPLE_S=$${CHAOS_STREAMS_SAMPLE_S:-20} CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-1} INGESTION_KILLS=$${INGESTION_KILLS:-1} \
+		REAL_TIME_ONCE_KILLS=$${REAL_TIME_ONCE_KILLS:-20} \
 		$(BIN)/python -m pytest tests/chaos -n $(WORKERS) -rP $(ARGS)
 	$(if $(ARGS),,$(BIN)/python -m pytest -rP tests/servers/test_sample.py)
 
 # Clients and a Spark session while servers of a cluster are killed and frozen: ZooKeeper, bookies, controllers, segment
 # stores, a registry, as processes of this machine (4 GB of memory). SERVER_FAULTS=name,name takes some faults,
 # SERVER_HISTORIES=N runs N histories of all kinds of faults together, SERVER_SEED=N is the chance (and the first
-# history), SERVER_TOKENS_S=N has servers that ask who is there, with tokens of so many seconds.
+# history), SERVER_TOKENS_S=N has servers that ask who is there, with tokens of so many seconds. And real-time queries that
+# write exactly once, while stores are killed: STORE_KILLS=N runs N of them, CHAOS_FIRST_SEED=N begins elsewhere.
 chaos-servers: $(STAMP) servers
-	$(BIN)/python -m pytest tests/servers/test_failing_servers.py -s $(ARGS)
+	$(BIN)/python -m pytest tests/servers/test_failing_servers.py tests/servers/test_killed_stores.py -s $(ARGS)
 
 # Histories of drivers and readers on a cluster in memory, each from a seed; HISTORIES=N makes another number,
 # FIRST_SEED=N begins elsewhere, ARGS="--trace N" shows one step by step.

@@ -47,6 +47,8 @@ class Program:
         self._servers, self._log, self._program, self._environment = servers, log, program, environment
         self._process: subprocess.Popen[str] | None = None
         self._forgotten: subprocess.Popen[str] | None = None
+        self.starts = 0
+        """How often it has said that a query was started."""
 
     @property
     def process(self) -> subprocess.Popen[str]:
@@ -87,6 +89,7 @@ class Program:
         output = self.process.stdout
         assert output is not None
         for line in output:
+            self.starts += line.startswith("started")
             if line.startswith(answer):
                 return line
         raise AssertionError(f"it has ended: {self.said}")

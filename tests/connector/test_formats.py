@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,9 +19,10 @@ from pyspark_pravega.catalog.plans.scans import ScanRequest, plan_scan
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.connector.log.snapshot import take_snapshot
-from pyspark_pravega.connector.options import EventOptions, WriteOptions, parse_mode
+from pyspark_pravega.connector.options import EventOptions, ReadOptions, WriteOptions, parse_mode
 from pyspark_pravega.connector.read.reader import BatchReader
 from pyspark_pravega.connector.shared import shared_registry
+from pyspark_pravega.connector.stream import FollowedPartition, RealTimeReader
 from pyspark_pravega.connector.table.definition import TableDefinition, load_definition
 from pyspark_pravega.connector.write.writer import BatchWriter
 from pyspark_pravega.errors import ConfigurationError, EventDecodeError, UnsupportedOperationError
@@ -53,6 +55,33 @@ def spoil(client: Client, table: TableDefinition, *payloads: bytes) -> None:
     """Append events that aren't the table's."""
     (segment,) = client.controller.current_segments(table.stream).ids
     append(client, table.stream, segment, *map(framed, payloads))
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_a_real_time_read_knows_its_place_whatever_the_table_s_columns_are_called(
+    client: Client, settings: Settings, scope: str, table_format: str
+) -> None:
+    names = ["_stream", "_segment", "_offset", "_at_segment", "_at_offset", "_is_row"]
+    columns = StructType([StructField(name, LongType()) for name in names])
+    table = Catalog(settings).tables.create([scope], "t", columns, [], {"format": table_format})
+    rows = [dict.fromkeys(names, -7 * number) for number in range(3)]
+    insert(table, rows)
+    (batch,) = client.read(table.stream)
+    begins = [batch.start + int(start) for start in batch.frames.starts]
+    over, received = threading.Event(), list[tuple[Any, ...]]()
+
+    def until() -> Iterator[None]:
+        over.wait()
+        yield from ()
+
+    reader = RealTimeReader(table, names, ReadOptions())
+    for rows_there in reader.read(FollowedPartition(table.stream, {batch.segment_id: 0}), until()):
+        received += zip(*(column.to_pylist() for column in rows_there.columns), strict=True)
+        if len(received) == len(rows):
+            over.set()
+    assert [dict(zip(names, row, strict=False)) for row in received] == rows
+    ends = [*begins[1:], batch.end]
+    assert [row[-3:] for row in received] == [(batch.segment_id, end, True) for end in ends]
 
 
 @pytest.mark.parametrize("table_format", FORMATS)

@@ -14,13 +14,20 @@ from waiting import eventually
 
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.client.positions import tail_cut
+from pyspark_pravega.connector.log.opening import delete_ledger
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.table.definition import TableDefinition
 from pyspark_pravega.connector.write.job import WriteJob
 from pyspark_pravega.connector.write.numbered import MOST_ROWS, NumberedJob, RowOrigins, numbered
 from pyspark_pravega.connector.write.plan import Epoch, WritePlan
 from pyspark_pravega.connector.write.writer import take_over
-from pyspark_pravega.errors import DataLossError, EventEncodeError, QueryTakenOverError, UnsupportedOperationError
+from pyspark_pravega.errors import (
+    DataLossError,
+    EventEncodeError,
+    QueryTakenOverError,
+    TableChangedError,
+    UnsupportedOperationError,
+)
 from pyspark_pravega.spark.types import BinaryType, LongType, StringType, StructType
 
 pytestmark = pytest.mark.server
@@ -51,13 +58,22 @@ class Query:
         columns = {name: name for name in ROWS.fieldNames() if name != "_index"}
         parts = {"generators": ["posexplode"] if self.lists else [], "positions": ["_index"], "repeats": True}
         sources = [
-            {"stream": str(one), "options": {}, "here": True, "columns": columns, **parts} for one in self.sources
+            {"stream": str(one), "options": {}, "here": True, "own": [], "columns": columns, **parts}
+            for one in self.sources
         ]
         origins = RowOrigins(query=self.id, sources=sources, operators=[])
         options = WriteOptions(routing_key=key)
         return replace(numbered(WritePlan.of(self.table, options), self.table, options, ROWS, origins), at_once=True)
 
-    def write(self, run: str, epoch: int, start: tuple[int, int], *numbers: int, places: Sequence[int] = (0,)) -> None:
+    def write(
+        self,
+        run: str,
+        epoch: int,
+        start: tuple[int, int],
+        *numbers: int,
+        places: Sequence[int] = (0,),
+        words: str = "",
+    ) -> None:
         """Write some events of the sources' first segments, from a batch that begins at one event of each segment.
 
         Args:
@@ -66,11 +82,12 @@ class Query:
             start: the events.
             numbers: which events of each source.
             places: of each event, the rows at these places of its list.
+            words: more of each row.
         """
         cut = {segment: 10 * number for segment, number in enumerate(start)}
         job = NumberedJob(self.plan, run=run, epoch=epoch, start=dict.fromkeys(self.sources, cut))
         rows = [(source, number, place) for source in self.sources for number in numbers for place in places]
-        found = batch(*(text(*row) for row in rows))
+        found = batch(*(text(*row) + words.encode() for row in rows))
         for name, values in {
             "_stream": pa.array([str(source) for source, _, _ in rows]),
             "_segment": pa.array([0] * len(rows), pa.int64()),
@@ -166,6 +183,48 @@ def test_each_row_of_a_list_comes_once_wherever_its_event_was_broken_off(
         query.write("second", 1, (3, 0), 3, places=[0, MOST_ROWS])
     # The last number of an event is below the first one of the next event, however small it is.
     query.write("second", 1, (3, 0), 3, places=[MOST_ROWS - 1])
+
+
+def test_of_rows_that_are_others_the_second_time_those_stay_that_are_stored(
+    client: Client, table: TableDefinition
+) -> None:
+    """As with rand(), or a service that is asked: a filter lets event 1 pass only the second time."""
+    query = Query(client, table)
+    take_over(query.plan, query.id, "first", epoch=0)
+    query.write("first", 0, (0, 0), 0, 2)
+    client.controller.scale_to(table.stream, 2)
+    query.write("first", 0, (0, 0), 3)
+    take_over(query.plan, query.id, "second", epoch=0)
+    query.write("second", 0, (0, 0), 0, 1, 2, 3, 4, words=" later")
+    rows = [text(query.sources[0], number, 0) for number in (0, 2, 3, 4)]
+    assert Counter(read_events(client, table)) == Counter([*rows[:3], rows[3] + b" later"])
+
+
+def test_another_checkpoint_is_another_query(client: Client, table: TableDefinition) -> None:
+    query = Query(client, table)
+    for _ in range(2):
+        take_over(query.plan, query.id, "first", epoch=0)
+        query.write("first", 0, (0, 0), 0, 1)
+        query.id = str(uuid.uuid4())
+        query.plan = query.planned("'all'")
+    assert Counter(read_events(client, table)) == Counter(text(query.sources[0], number, 0) for number in (0, 0, 1, 1))
+
+
+def test_a_target_that_is_made_again_beside_the_query_gets_nothing(client: Client, table: TableDefinition) -> None:
+    query = Query(client, table)
+    take_over(query.plan, query.id, "first", epoch=0)
+    query.write("first", 0, (0, 0), 0, 1)
+    assert delete_ledger(client, table.stream)
+    client.controller.delete_stream(table.stream, seal=True)
+    with pytest.raises(TableChangedError, match="was dropped after"):
+        query.write("first", 1, (2, 0), 2)
+    client.controller.create_stream(table.stream, table.configuration)
+    with pytest.raises(TableChangedError, match="dropped and made again"):
+        query.write("first", 1, (2, 0), 2)
+    again = replace(query.plan, segment_id=client.controller.current_segments(table.stream).ids[0])
+    with pytest.raises(DataLossError, match="begin a new checkpoint"):
+        take_over(again, query.id, "second", epoch=1)
+    query.check()
 
 
 def test_a_target_that_knows_nothing_of_the_checkpoint_is_refused(client: Client, table: TableDefinition) -> None:

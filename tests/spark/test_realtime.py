@@ -301,11 +301,14 @@ def test_killed_workers_lose_nothing(spark: SparkSession, client: Client, namesp
 
 
 def test_nested_rows_and_dropped_events(spark: SparkSession, client: Client, namespace: str, tmp_path: Path) -> None:
-    columns = "id BIGINT NOT NULL, tags ARRAY<STRING>, who STRUCT<name: STRING, age: INT>"
+    """And columns of the table's own that are called as those that tell of a place."""
+    own = "_stream INT, _segment INT, _offset INT, _at_segment INT, _at_offset INT, _is_row INT"
+    columns = f"id BIGINT NOT NULL, tags ARRAY<STRING>, who STRUCT<name: STRING, age: INT>, {own}"
     spark.sql(f"CREATE TABLE {namespace}.s ({columns})")
     spark.sql(f"CREATE TABLE {namespace}.t ({columns})")
     table, stream, sink = f"{namespace}.s", Stream(scope_of(namespace), "s"), Stream(scope_of(namespace), "t")
-    insert = "SELECT id, array(concat('t', id)), named_struct('name', concat('n', id), 'age', int(id)) FROM range({})"
+    insert = "SELECT id, array(concat('t', id)), named_struct('name', concat('n', id), 'age', int(id))"
+    insert += ", -7" * 6 + " FROM range({})"
     spark.sql(f"INSERT INTO {table} {insert.format('10')}")
     rows = read_stream(spark, table, mode="drop-malformed").where("id % 2 = 0")
     query = writer(rows, tmp_path).toTable(f"{namespace}.t")

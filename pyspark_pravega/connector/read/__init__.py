@@ -35,7 +35,7 @@ from pyspark_pravega.connector.read.extent import (
 )
 from pyspark_pravega.connector.read.keyed import KeyedReader, check_bounds, snapshot_reader
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange, pack
-from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, ROW_MARKER, BatchReader, RowsReader
+from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, PLACE, ROW_MARKER, BatchReader, RowsReader
 from pyspark_pravega.connector.read.row_changes import (
     RowChangesPartition,
     RowChangesReader,
@@ -62,6 +62,7 @@ __all__ = [
     "INSERT",
     "MOST_ADDITIONS",
     "OFFICIAL_COLUMNS",
+    "PLACE",
     "ROW_MARKER",
     "BatchReader",
     "ChainPartition",

@@ -68,6 +68,8 @@ OFFICIAL_COLUMNS = StructType(
     ]
 )
 """What Pravega's own Spark connector adds to an event."""
+PLACE = StructField("offset of the event's frame", LongType(), False)
+"""As the metadata column `_offset`, which a table's own column of that name hides."""
 
 
 class RowsReader(DataSourceReader):
@@ -341,7 +343,7 @@ class BatchReader(RowsReader):
             names = {"_stream": str(self._stream), "scope": self._stream.scope, "stream": self._stream.name}
             return pa.repeat(names[field.name], rows)
         values: npt.NDArray[np.int64] | npt.NDArray[np.int32]
-        if field.name in ("_offset", "offset"):
+        if field.name in ("_offset", "offset", PLACE.name):
             values = frames.starts + position
         elif field.name == "_event_size":
             values = frames.sizes
@@ -406,5 +408,5 @@ def output_schema(definition: TableDefinition, columns: Sequence[str]) -> Struct
     """
     if not columns:
         return ROW_MARKER
-    known = {field.name: field for field in (*OFFICIAL_COLUMNS, *METADATA_COLUMNS, *definition.schema)}
+    known = {field.name: field for field in (*OFFICIAL_COLUMNS, *METADATA_COLUMNS, PLACE, *definition.schema)}
     return StructType([known[name] for name in columns])

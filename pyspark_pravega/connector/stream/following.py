@@ -28,7 +28,7 @@ from pyspark_pravega.connector.option_names import (
 )
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.plain import told_plainly
-from pyspark_pravega.connector.read import BatchReader, merged
+from pyspark_pravega.connector.read import PLACE, BatchReader, merged
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.errors import DataLossError, SegmentNotFoundError, SegmentTruncatedError, UnsupportedOperationError
@@ -111,6 +111,14 @@ def share(client: Client, stream: Stream, position: dict[int, int], tasks: int) 
     ]
 
 
+def _unlike(names: Sequence[str], field: StructField) -> StructField:
+    """A field whose name none of these is: Java's Arrow doesn't read batches with two columns of a name."""
+    name = field.name
+    while name in names:
+        name = f"_{name}"
+    return StructField(name, field.dataType, field.nullable)
+
+
 class RealTimeReader:
     """Follows segments in a worker, and gives the rows of their events. It can be pickled."""
 
@@ -124,12 +132,14 @@ class RealTimeReader:
         """
         self._settings, self._stream = definition.settings, definition.stream
         self._fail_on_data_loss = options.fail_on_data_loss
-        own = [*columns] if "_offset" in columns else [*columns, "_offset"]
+        place = PLACE.name if "_offset" in definition.schema.fieldNames() else "_offset"
+        own = [*columns] if place in columns else [*columns, place]
         self._reader = BatchReader(definition, None, own)
-        self.schema = StructType([*self._reader.schema, *OFFSET_COLUMNS])
+        names = self._reader.schema.fieldNames()
+        self.schema = StructType([*self._reader.schema, *(_unlike(names, field) for field in OFFSET_COLUMNS)])
         """The wanted columns, perhaps another one, and at last `OFFSET_COLUMNS`."""
         self._arrow_schema = to_arrow_schema(self.schema, timezone="UTC")
-        self._offset = own.index("_offset")
+        self._offset = own.index(place)
 
     def read(self, partition: FollowedPartition, until: Iterable[object]) -> Iterator[pa.RecordBatch]:
         """Follow segments.

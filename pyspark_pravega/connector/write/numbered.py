@@ -57,8 +57,9 @@ class RowOrigins:
     query: str
     sources: Sequence[Mapping[str, Any]]
     """The tables that it reads as streams, those of a UNION in their order: the name of each, `stream`; the read's
-    `options`; whether it is one of the written table's catalog, `here`; in `columns` those of the rows' columns that
-    come from it as they are, and the names that they have there; `generators`, which make several rows of one; in
+    `options`; whether it is one of the written table's catalog, `here`; the names of its `own` columns, that aren't
+    metadata; in `columns` those of the rows' columns that come from it as they are, and the names that they have there;
+    `generators`, which make several rows of one; in
     `positions` the rows' columns that say which of these a row is; and whether what feeds the generators is the same
     each time, `repeats`."""
     operators: Sequence[str]
@@ -161,6 +162,13 @@ def _check_coordinates(origins: RowOrigins, columns: StructType, rows: StructTyp
             raise _NotSafeError(
                 f'its rows don\'t tell of which events they are: add the columns, as select("*", {asked}), which '
                 "aren't written"
+            )
+    for source in origins.sources:
+        hidden = [name for name in needed if name in source["own"]]
+        if hidden:
+            raise _NotSafeError(
+                f'its source "{source["stream"]}" has a column "{hidden[0]}" of its own, which hides where an event '
+                "is: rename it"
             )
     if any(source["generators"] for source in origins.sources):
         needed.append(INDEX)

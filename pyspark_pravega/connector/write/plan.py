@@ -452,9 +452,10 @@ def fenced(plan: WritePlan, query: str) -> QueryTakenOverError:
         plan: what it writes.
         query: the query.
     """
+    what = ", and nothing of its epoch was written" if plan.numbering is None else ""
     return QueryTakenOverError(
         f'another driver has taken over streaming query {query}, which writes to stream "{plan.stream}": this one '
-        "stops, and nothing of its epoch was written. Only one driver may run from a checkpoint at a time"
+        f"stops{what}. Only one driver may run from a checkpoint at a time"
     )
 
 

@@ -175,6 +175,7 @@ final class RowOrigins {
         "stream", read.table().stream(),
         "options", read.options(),
         "here", read.table().process == written.process,
+        "own", List.of(read.table().schema().fieldNames()),
         "columns", columns,
         "generators", branch.generators(),
         "positions", branch.positions(),
