@@ -25,7 +25,6 @@ from pyspark_pravega.errors import (
 KeyRange = tuple[float, float]
 """Minimum and maximum routing key, each in [0, 1]."""
 
-SCALE_TIMEOUT_S = 60.0
 _POLL_S = 0.01
 _BUSY_POLL_S = 0.1
 _STARTED, _FAILED = 0, 1
@@ -87,7 +86,7 @@ class ControllerScaling(ControllerStreams):
         sealed: Iterable[int],
         new_ranges: Iterable[KeyRange],
         *,
-        timeout: float = SCALE_TIMEOUT_S,
+        timeout: float | None = None,
     ) -> StreamSegments:
         """Replace segments by others, and wait until that is done. Done already, it isn't done again.
 
@@ -95,7 +94,8 @@ class ControllerScaling(ControllerStreams):
             stream: the stream.
             sealed: ids of current segments.
             new_ranges: (minimum, maximum) key of each new segment, each in [0, 1].
-            timeout: how long to wait, also for the end of other scales, in seconds. One takes 0.1 s mostly.
+            timeout: how long to wait, also for the end of other scales, in seconds; as long as for a call when None. One
+                takes 0.1 s mostly.
 
         Returns:
             The stream's segments afterwards.
@@ -107,6 +107,7 @@ class ControllerScaling(ControllerStreams):
             OperationFailedError: the scale began, but didn't end in time; it may still.
         """
         ids, ranges = tuple(sealed), tuple(new_ranges)
+        timeout = self._rpc.timeout if timeout is None else timeout
         deadline = Limit(timeout)
         while True:
             try:
@@ -132,7 +133,7 @@ class ControllerScaling(ControllerStreams):
         return self.current_segments(stream)
 
     def split_segment(
-        self, stream: Stream, segment_id: int, parts: int = 2, *, timeout: float = SCALE_TIMEOUT_S
+        self, stream: Stream, segment_id: int, parts: int = 2, *, timeout: float | None = None
     ) -> StreamSegments:
         """Replace a current segment by several that share its keys evenly; results and errors as `scale_stream`."""
         (own,) = self._current(stream, [segment_id])
@@ -140,7 +141,7 @@ class ControllerScaling(ControllerStreams):
         return self.scale_stream(stream, [segment_id], ranges, timeout=timeout)
 
     def merge_segments(
-        self, stream: Stream, segment_ids: Iterable[int], *, timeout: float = SCALE_TIMEOUT_S
+        self, stream: Stream, segment_ids: Iterable[int], *, timeout: float | None = None
     ) -> StreamSegments:
         """Replace neighbouring current segments by one; results and errors as `scale_stream`."""
         own = sorted(self._current(stream, segment_ids), key=lambda r: r.min_key)
@@ -152,7 +153,7 @@ class ControllerScaling(ControllerStreams):
             stream, [r.segment_id for r in own], [(own[0].min_key, own[-1].max_key)], timeout=timeout
         )
 
-    def scale_to(self, stream: Stream, segments: int, *, timeout: float = SCALE_TIMEOUT_S) -> StreamSegments:
+    def scale_to(self, stream: Stream, segments: int, *, timeout: float | None = None) -> StreamSegments:
         """Give a stream a number of segments, all of the same size.
 
         The configuration follows: a fixed number becomes this one, a minimum above it falls to it. With an automatic
@@ -161,7 +162,7 @@ class ControllerScaling(ControllerStreams):
         Args:
             stream: the stream.
             segments: how many it shall have.
-            timeout: how long to wait, in seconds.
+            timeout: how long to wait, in seconds; as long as for a call when None.
 
         Returns:
             The stream's segments afterwards.
