@@ -19,7 +19,7 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableA
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression
 from pyiceberg.expressions import GreaterThanOrEqual as AtLeast
 from pyiceberg.expressions import LessThanOrEqual as AtMost
-from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, parquet_file_to_data_file, schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.snapshots import Snapshot
@@ -92,23 +92,31 @@ class IcebergTable:
         files = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if path.is_file()]
         return [path for path in files if path not in paths and path.stat().st_mtime <= until]
 
-    def change(self, columns: pa.Schema) -> Change:
+    def change(self, columns: pa.Schema, *, replaces: bool = False) -> Change:
         """Begin a change, for which nothing is written yet.
 
         Args:
             columns: those that it has to have; what it lacks is added.
+            replaces: whether its files take the place of all before: then columns go that the new ones don't have, or
+                have with another type.
         """
-        return Change(self._table, columns)
+        return Change(self._table, columns, replaces=replaces)
 
 
 class Change:
     """A snapshot that is being made, perhaps with new columns. It becomes visible as a whole, or not at all."""
 
-    def __init__(self, table: Table, columns: pa.Schema) -> None:
+    def __init__(self, table: Table, columns: pa.Schema, *, replaces: bool = False) -> None:
         """See `IcebergTable.change`."""
-        self._table = table
+        self._table, self._replaces = table, replaces
         self._transaction = table.transaction()
-        known = {field.name for field in table.schema().fields}
+        outdated = _outdated(table.schema(), columns) if replaces else set()
+        if outdated:
+            # A column of another type is another one, with an id of its own: old snapshots keep theirs.
+            with self._transaction.update_schema(allow_incompatible_changes=True) as update:
+                for name in sorted(outdated):
+                    update.delete_column(name)
+        known = {field.name for field in table.schema().fields if field.name not in outdated}
         if any(name not in known for name in columns.names):
             with self._transaction.update_schema() as update:
                 update.union_by_name(columns)
@@ -116,13 +124,12 @@ class Change:
         self.schema = _with_ids(columns, self._schema)
         """What files of it hold."""
 
-    def commit(self, paths: Sequence[Path], properties: Mapping[str, str], *, replaces: bool) -> LakeSnapshot:
+    def commit(self, paths: Sequence[Path], properties: Mapping[str, str]) -> LakeSnapshot:
         """Make the snapshot.
 
         Args:
             paths: its new files.
             properties: what it is to say of itself.
-            replaces: whether they take the place of all files before, or are added to them.
 
         Raises:
             ConflictError: another one was made since the table was looked at; nothing was done.
@@ -131,8 +138,8 @@ class Change:
         files = [parquet_file_to_data_file(io=io, table_metadata=metadata, file_path=path.as_uri()) for path in paths]
         update = self._transaction.update_snapshot(snapshot_properties=dict(properties))
         before = self._table.current_snapshot()
-        with update.overwrite() if replaces and before is not None else update.fast_append() as snapshot:
-            if replaces and before is not None:
+        with update.overwrite() if self._replaces and before is not None else update.fast_append() as snapshot:
+            if self._replaces and before is not None:
                 for task in self._table.scan(snapshot_id=before.snapshot_id).plan_files():
                     snapshot.delete_data_file(task.file)
             for file in files:
@@ -257,6 +264,13 @@ def _snapshot_of(table: Table, snapshot: Snapshot) -> LakeSnapshot:
         metadata=table.metadata_location,
         rows=int(properties.get("total-records", 0)),
     )
+
+
+def _outdated(schema: Schema, columns: pa.Schema) -> set[str]:
+    """The names of a table's columns that others don't have, or have with another type."""
+    before = schema_to_pyarrow(schema, include_field_ids=False)
+    now = schema_to_pyarrow(_pyarrow_to_schema_without_ids(columns), include_field_ids=False)
+    return {field.name for field in before if field.name not in now.names or now.field(field.name).type != field.type}
 
 
 def _with_ids(columns: pa.Schema, schema: Schema) -> pa.Schema:

@@ -16,7 +16,7 @@ from pyspark_pravega.live.health import Health
 from pyspark_pravega.live.pictures import Gallery
 from pyspark_pravega.live.progress import QueryWatch
 from pyspark_pravega.live.queries import QueryLine
-from pyspark_pravega.live.rows import Wanted, changes, search
+from pyspark_pravega.live.rows import LetterCounts, Wanted, changes, search
 from pyspark_pravega.live.sampling import Sampler, StreamLine
 from pyspark_pravega.live.tables import KeyCounts, LastRows, table_of
 from pyspark_pravega.settings import Settings
@@ -46,7 +46,7 @@ class Answers:
         self._lock = threading.Lock()
         self._galleries: dict[Stream, Gallery] = {}
         self._rows: dict[tuple[Stream, bool], LastRows] = {}
-        self._counts = KeyCounts(settings)
+        self._counts, self._letters = KeyCounts(settings), LetterCounts(settings)
         self.watch = QueryWatch(self.client, self.sampler, self.checkpoints)
         self._health = Health(settings, self.client, self.sampler, self.watch)
         self._out: dict[str, float] = {}
@@ -147,7 +147,7 @@ class Answers:
 
     def around(self, stream: Stream) -> dict[str, Any]:
         """Who needs a stream's old events, and where its bad ones go; see `around`."""
-        return around(self.settings, self.client, stream)
+        return around(self.settings, self.client, stream, self._letters)
 
     def namespaces(self) -> dict[str, Any]:
         """The namespaces, with their key-value tables; see `namespaces`."""

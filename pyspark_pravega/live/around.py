@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.names import to_sql
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValueReader, Wanted, partitions_of
-from pyspark_pravega.connector.log import open_ledger
+from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.store import is_internal
 from pyspark_pravega.errors import AuthenticationError, KeyValueTableNotFoundError, NotFoundError, PravegaError
 from pyspark_pravega.live.progress import table_name
-from pyspark_pravega.live.rows import Cells, definition_of, shown_rows
+from pyspark_pravega.live.rows import COLUMNS as LETTERS
+from pyspark_pravega.live.rows import Cells, LetterCounts, definition_of, shown_rows
 from pyspark_pravega.live.sampling import Sampler
 from pyspark_pravega.settings import Settings
 
 MOST_ENTRIES = 200
-_LETTERS = {"source", "segment", "offset", "reason", "event"}
-"""The columns by which a table of dead letters is known."""
 
 
 def namespaces(client: Client, sampler: Sampler) -> list[dict[str, Any]]:
@@ -86,17 +86,20 @@ def entries(settings: Settings, table: Stream, count: int) -> dict[str, Any]:
     return answer
 
 
-def around(settings: Settings, client: Client, stream: Stream) -> dict[str, Any]:
+def around(settings: Settings, client: Client, stream: Stream, counts: LetterCounts) -> dict[str, Any]:
     """Who needs a stream's old events, and where its bad ones go.
 
     Args:
         settings: the connection.
         client: the cluster.
         stream: the stream.
+        counts: counts dead letters.
 
     Returns:
-        `subscribers` (`name`, and `version`, the last one that it has read, where it has said so), `cuts` (`name`,
-        `created_at`), `letters` (the table of its dead letters: `stream`, `table`), `is_letters` and `key`.
+        `subscribers` (`name`; `version`, the last one that it has read, where it has said so, how many are `behind`
+        that, and since when the first of them waits, `waits_since`, in ms since 1970), `cuts` (`name`, `created_at`),
+        `letters` (the table of its dead letters: `stream`, `table`), `is_letters`, `waiting` (the dead letters that
+        wait in it, or of it: `source`, `letters`, `since`), `waiting_error` (why they can't be counted) and `key`.
     """
     ledger = open_ledger(client, stream)
     holders = None if ledger is None else ledger.holders().look()
@@ -104,10 +107,12 @@ def around(settings: Settings, client: Client, stream: Stream) -> dict[str, Any]
     names = sorted({*client.controller.subscribers(stream), *versions})
     cuts = {} if holders is None else holders.cuts
     answer: dict[str, Any] = {
-        "subscribers": [{"name": name, "version": versions.get(name)} for name in names],
+        "subscribers": [_subscriber(ledger, name, versions.get(name)) for name in names],
         "cuts": [{"name": name, "created_at": cut.created_at} for name, cut in sorted(cuts.items())],
         "letters": None,
         "is_letters": False,
+        "waiting": [],
+        "waiting_error": None,
         "key": [],
     }
     try:
@@ -117,9 +122,27 @@ def around(settings: Settings, client: Client, stream: Stream) -> dict[str, Any]
     letters = definition.properties.bad_events
     if letters is not None:
         answer["letters"] = {"stream": str(letters), "table": table_name(letters)}
-    answer["is_letters"] = set(definition.schema.fieldNames()) >= _LETTERS
+    answer["is_letters"] = set(definition.schema.fieldNames()) >= LETTERS
     answer["key"] = [] if definition.key is None else list(definition.key.columns)
+    table = stream if answer["is_letters"] else letters
+    try:
+        waiting = {} if table is None else counts.waiting(table)
+    except PravegaError as error:
+        waiting, answer["waiting_error"] = {}, str(error)
+    answer["waiting"] = [
+        {"source": source, **asdict(some)}
+        for source, some in sorted(waiting.items())
+        if answer["is_letters"] or source == str(stream)
+    ]
     return answer
+
+
+def _subscriber(ledger: Ledger | None, name: str, version: int | None) -> dict[str, Any]:
+    behind, since = None, None
+    if ledger is not None and version is not None:
+        behind = max(0, ledger.state().version - version)
+        since = next((commit.committed_at for commit in ledger.commits([version + 1])), None)
+    return {"name": name, "version": version, "behind": behind, "waits_since": since}
 
 
 def _key_values(client: Client, scope: str) -> list[str]:

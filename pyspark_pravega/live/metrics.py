@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark_pravega.live.queries import QueryLine
@@ -41,6 +41,9 @@ BEHIND_BYTES = Metric("pravega_query_behind_bytes", "gauge", "bytes", "Bytes tha
 BEHIND_EVENTS = Metric(
     "pravega_query_behind_events", "gauge", "events", "Events that a query hasn't read yet, estimated beyond 64 KiB"
 )
+BEHIND_SECONDS = Metric(
+    "pravega_query_behind_seconds", "gauge", "seconds", "How old the oldest row is that a query hasn't read yet"
+)
 METRICS = (
     WRITTEN_BYTES,
     WRITTEN_EVENTS,
@@ -51,17 +54,21 @@ METRICS = (
     BATCH,
     BEHIND_BYTES,
     BEHIND_EVENTS,
+    BEHIND_SECONDS,
 )
 """All of them, as docs/operating.md lists them."""
 Labels = dict[str, str]
 
 
-def exposition(streams: Iterable[StreamLine], queries: Sequence[QueryLine]) -> str:
+def exposition(
+    streams: Iterable[StreamLine], queries: Sequence[QueryLine], ages: Mapping[tuple[str, str], float]
+) -> str:
     """The text that a collector reads.
 
     Args:
         streams: what is known of streams; those that couldn't be looked at are left out.
         queries: what is known of streaming queries; likewise.
+        ages: how old the oldest row is that a query hasn't read, in seconds, by checkpoint and stream.
     """
     samples: dict[Metric, list[tuple[Labels, float]]] = {metric: [] for metric in METRICS}
     for line in streams:
@@ -86,6 +93,8 @@ def exposition(streams: Iterable[StreamLine], queries: Sequence[QueryLine]) -> s
             of_stream = {**labels, "scope": scope, "stream": name}
             samples[BEHIND_BYTES].append((of_stream, source.bytes_behind))
             samples[BEHIND_EVENTS].append((of_stream, source.events_behind))
+            if (age := ages.get((query.checkpoint, source.stream))) is not None:
+                samples[BEHIND_SECONDS].append((of_stream, age))
     return "".join(_family(metric, values) for metric, values in samples.items()) + "# EOF\n"
 
 

@@ -322,7 +322,8 @@ def _ascending(points: Iterable[tuple[int, int]]) -> Iterable[tuple[int, int]]:
 
 def _words(policy: RetentionPolicy) -> str:
     def amount(number: int) -> str:
-        return size_text(number) if policy.retention_type is RetentionType.SIZE else duration_text(number)
+        text = size_text(number) if policy.retention_type is RetentionType.SIZE else duration_text(number)
+        return text.removesuffix("s") if text.startswith("1 ") else text
 
     most = "" if policy.maximum == UNLIMITED else f", at most {amount(policy.maximum)} while subscribers lag"
     return f"the last {amount(policy.minimum)}{most}"

@@ -12,10 +12,12 @@ from typing import Any
 
 from pyspark_pravega.catalog.names import to_sql
 from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.log import Commit
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.live.queries import QueryLine, SourceLag, query_lines
 from pyspark_pravega.live.rates import SLOW_S, recent_rate
 from pyspark_pravega.live.sampling import Sampler
+from pyspark_pravega.live.waiting import oldest_behind
 from pyspark_pravega.sql.checkpoints import Folder
 
 _LOOKED_S = 2.0
@@ -94,6 +96,17 @@ def outlook(measures: Sequence[Measure], interval_s: float = 0.0) -> Outlook:
     return Outlook(Trend.CATCHING_UP, change, after.bytes / -change)
 
 
+def seen_since(measures: Sequence[Measure]) -> float | None:
+    """When bytes that still wait were seen first, in seconds since 1970; None where nothing waits.
+
+    Args:
+        measures: the oldest first.
+    """
+    if not measures or not measures[-1].bytes:
+        return None
+    return next(one.at for one in measures if one.read + one.bytes > measures[-1].read)
+
+
 class QueryWatch:
     """Looks at checkpoints when somebody asks, and remembers the lags. Safe for use by several threads."""
 
@@ -111,6 +124,7 @@ class QueryWatch:
         self._looked_at = self._targets_at = 0.0
         self._measures: dict[tuple[str, str], deque[Measure]] = {}
         self._writers: dict[Stream, tuple[int, frozenset[str]]] = {}
+        self._oldest: dict[tuple[str, str], tuple[SourceLag, Commit | None]] = {}
 
     def lines(self) -> list[QueryLine]:
         """The queries; looked at anew when some seconds have gone by.
@@ -142,6 +156,48 @@ class QueryWatch:
             measures = self._measures.get((line.checkpoint, source.stream), ())
             return outlook(measures, (line.interval_ms or 0) / 1000)
 
+    def waits_since(self, line: QueryLine, source: SourceLag) -> float | None:
+        """Since when the oldest row waits that a query hasn't read, in seconds since 1970; None where none waits.
+
+        The commit log tells it. Of what others have written it is known since the first look at it.
+
+        Args:
+            line: one of `lines()`.
+            source: what it reads.
+
+        Raises:
+            PravegaError: the commit log can't be read.
+        """
+        key = (line.checkpoint, source.stream)
+        with self._lock:
+            seen = seen_since(self._measures.get(key, ()))
+            before, commit = self._oldest.get(key, (None, None))
+        if not source.bytes_behind:
+            return None
+        log = self._sampler.logs().get(Stream.parse(source.stream))
+        is_known = source.version is None and before is not None and before.unread == source.unread
+        if log is not None and (commit is None or not is_known):
+            ledger, state = log
+            if source.version is None:
+                commit = oldest_behind(ledger, state.version, source.unread)
+            else:
+                commit = next(iter(ledger.commits([source.version + 1])), None)
+            with self._lock:
+                self._oldest[key] = source, commit
+        times = [at for at in (seen, None if commit is None else commit.committed_at / 1000) if at is not None]
+        return min(times, default=None)
+
+    def ages(self) -> dict[tuple[str, str], float]:
+        """How old the oldest row is that each query hasn't read, in seconds, by its checkpoint and stream; 0 where all
+        is read."""
+        now, ages = time.time(), {}
+        for line in self.lines():
+            for source in line.sources:
+                since = self._waits_since_ms(line, source)
+                if since is not None or not source.bytes_behind:
+                    ages[line.checkpoint, source.stream] = 0.0 if since is None else max(0.0, now - since / 1000)
+        return ages
+
     def shown(self, line: QueryLine) -> dict[str, Any]:
         """A query as the page has it: with the tables into which it writes, and how its lags went.
 
@@ -156,7 +212,8 @@ class QueryWatch:
             history = [(round(one.at * 1000), one.bytes, one.events) for one in measures]
             rate = _rate_out(measures)
             of_source = {**asdict(source), "table": table_name(Stream.parse(source.stream)), "bytes_out": rate}
-            sources.append({**of_source, **asdict(goes), "history": history})
+            since = self._waits_since_ms(line, source)
+            sources.append({**of_source, **asdict(goes), "history": history, "waits_since": since})
         return {**asdict(line), "sources": sources, "targets": self.targets(line.query)}
 
     def targets(self, query: str | None) -> list[dict[str, str]]:
@@ -169,6 +226,13 @@ class QueryWatch:
         with self._lock:
             written = sorted((s for s, (_, queries) in self._writers.items() if query in queries), key=str)
         return [{"stream": str(stream), "table": table_name(stream)} for stream in written]
+
+    def _waits_since_ms(self, line: QueryLine, source: SourceLag) -> int | None:
+        try:
+            since = self.waits_since(line, source)
+        except PravegaError:
+            return None
+        return None if since is None else round(since * 1000)
 
     def names(self) -> dict[str, str]:
         """The names of queries, by their ids."""
@@ -189,6 +253,7 @@ class QueryWatch:
                 measures.append(Measure(now, source.bytes_behind, source.events_behind, read))
         there = {(line.checkpoint, source.stream) for line in self._lines for source in line.sources}
         self._measures = {key: measures for key, measures in self._measures.items() if key in there}
+        self._oldest = {key: oldest for key, oldest in self._oldest.items() if key in there}
 
     def _look_for_writers(self) -> None:
         with self._lock:

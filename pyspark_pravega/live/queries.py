@@ -10,7 +10,8 @@ from statistics import median
 from typing import Any
 
 from pyspark_pravega.client import Client
-from pyspark_pravega.connector.stream import StreamFrontier, lag_of
+from pyspark_pravega.connector.log import open_ledger
+from pyspark_pravega.connector.stream import ChangesOffset, StreamFrontier, lag_of, versions_behind
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.sql.checkpoints import Committed, Folder, read_checkpoint
 
@@ -27,8 +28,10 @@ class SourceLag:
     events_behind: int
     """Exact up to 64 KiB, beyond that estimated."""
     segments: int
-    begin: dict[int, int]
-    """Where it goes on: segment id to offset in bytes."""
+    unread: dict[int, int]
+    """Where what it hasn't read begins, of each segment that has some: segment id to offset in bytes."""
+    version: int | None = None
+    """The last version that it has read, of a query over CHANGES."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,20 +90,35 @@ def _line(client: Client, folder: Folder) -> QueryLine:
         sources: list[SourceLag] = []
         for offset in committed.offsets:
             for stream, position in offset.items():
-                lags = lag_of(client, StreamFrontier(client, stream).behind(position).values())
+                parts = StreamFrontier(client, stream).behind(position)
+                lags = lag_of(client, parts.values())
                 sources.append(
                     SourceLag(
                         stream=str(stream),
                         bytes_behind=sum(lag.bytes for lag in lags),
                         events_behind=sum(lag.events for lag in lags),
                         segments=len(lags),
-                        begin=dict(position.cut),
+                        unread={part.segment_id: part.start for part in parts.values() if part.size},
                     )
                 )
+        sources += [_changes(client, one) for one in committed.changes]
         known["sources"] = tuple(sources)
     except (PravegaError, OSError) as problem:
         known["error"] = str(problem)
     return _of(folder, **known)
+
+
+def _changes(client: Client, offset: ChangesOffset) -> SourceLag:
+    ledger = open_ledger(client, offset.stream)
+    behind = None if ledger is None else versions_behind(ledger, offset.commit)
+    return SourceLag(
+        stream=str(offset.stream),
+        bytes_behind=0 if behind is None else behind.bytes,
+        events_behind=0 if behind is None else behind.events,
+        segments=0,
+        unread={},
+        version=offset.commit,
+    )
 
 
 def _interval_ms(committed: Committed) -> int | None:

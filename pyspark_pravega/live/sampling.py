@@ -163,6 +163,12 @@ class Sampler:
             known = [one for one in self._watched.values() if one.error is None and one.current]
             return current_segments(known[:most])
 
+    def begins(self, stream: Stream) -> dict[int, int]:
+        """Where the bytes begin of each segment of a stream that has some: segment id to offset in bytes."""
+        with self._lock:
+            watched = self._watched.get(stream)
+            return {} if watched is None else {s: watched.begins[s] for s, held in watched.kept.items() if held}
+
     def follow(self, stream: Stream, seconds: float) -> dict[int, list[tuple[float, int]]]:
         """Remember the tails of a stream's segments for some time.
 

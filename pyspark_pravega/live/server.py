@@ -210,7 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _metrics(self) -> str:
         answers = self.server.answers
         answers.sampler.sample(answers.sampler.streams())
-        return exposition(answers.sampler.lines(), answers.query_lines())
+        return exposition(answers.sampler.lines(), answers.query_lines(), answers.watch.ages())
 
     def _send_json(self, status: HTTPStatus, content: Any) -> None:
         self._send(status, json.dumps(content).encode(), "application/json; charset=utf-8")

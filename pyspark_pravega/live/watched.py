@@ -286,7 +286,8 @@ def _samples(commits: Sequence[Commit], written: int, events: int) -> list[Sampl
     samples: list[Sample] = []
     now = time.time()
     for one in reversed(commits):
-        samples.append(Sample(at=one.committed_at / 1000, bytes=written, events=events))
+        # Since an older one nothing has come until the next.
+        samples.append(Sample(at=max(one.committed_at / 1000, now - SLOW_S), bytes=written, events=events))
         written, events = written - one.bytes, events - one.rows
         if one.of_others or one.committed_at / 1000 < now - SLOW_S or written < 0 or events < 0:
             break

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.errors import ConfigurationError, PravegaError
 from pyspark_pravega.sandbox import running
 from pyspark_pravega.settings import DEFAULT_SHARED_MEMORY, SESSION_PREFIX, SETTINGS, Settings
 from pyspark_pravega.spark import HOME_VARIABLE, Spark, needed
@@ -197,3 +197,12 @@ def add_connection(parser: argparse.ArgumentParser) -> None:
         values = "" if value == f"a {taken.lower()}" else f": {value}"
         parser.add_argument(f"--{argument}", metavar=taken, help=f"{setting.about}{values} ({setting.environment})")
     parser.add_argument("--catalog", metavar="NAME", default=DEFAULT_CATALOG, help="the catalog's name in SQL")
+
+
+def tell(error: PravegaError) -> None:
+    """Write to standard error what was wrong, where the command goes on or ends because of it.
+
+    Args:
+        error: what.
+    """
+    print(f"pravega-spark: [{error.condition}] {error}", file=sys.stderr, flush=True)

@@ -25,9 +25,15 @@ from pyspark_pravega.connector.shared import shared_client, shared_registry
 from pyspark_pravega.connector.store import is_internal
 from pyspark_pravega.connector.table import PRIMARY_KEY, TableDefinition, check_schema_is_there, load_definition
 from pyspark_pravega.connector.table_names import stream_of_table
-from pyspark_pravega.errors import InvalidNameError, PravegaError, ScopeNotFoundError, StreamNotFoundError
+from pyspark_pravega.errors import (
+    InvalidNameError,
+    PravegaError,
+    ScopeNotFoundError,
+    StreamNotFoundError,
+    UnavailableError,
+)
 from pyspark_pravega.settings import Settings
-from pyspark_pravega.sql.commands import add_connection, resolve_settings
+from pyspark_pravega.sql.commands import add_connection, resolve_settings, tell
 from pyspark_pravega.sql.completion import completes_namespaces, completes_tables
 from pyspark_pravega.values import listed
 
@@ -103,11 +109,30 @@ def run_streams(arguments: argparse.Namespace) -> int:
         scopes = sorted(client.controller.list_scopes())
     streams = [Stream(scope, name) for scope in scopes for name in _names_in(client, scope)]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
-        lines = [line for line in threads.map(lambda stream: _line(settings, stream), streams) if line is not None]
-    if arguments.json:
+        answers = list(threads.map(lambda stream: _line_or_error(settings, stream), streams))
+    lines = [answer for answer in answers if isinstance(answer, StreamLine)]
+    failures = [answer for answer in answers if isinstance(answer, PravegaError)]
+    _show(lines, as_json=arguments.json)
+    for failure in failures:
+        tell(failure)
+    return 1 if failures else 0
+
+
+def _line_or_error(settings: Settings, stream: Stream) -> StreamLine | PravegaError | None:
+    """None for one that is dropped meanwhile. What is wrong with one doesn't hide the others."""
+    try:
+        return _line(settings, stream)
+    except UnavailableError:
+        raise
+    except PravegaError as error:
+        return error
+
+
+def _show(lines: Sequence[StreamLine], *, as_json: bool) -> None:
+    if as_json:
         for line in lines:
             print(json.dumps(asdict(line)))
-        return 0
+        return
     heads = ["TABLE", "SEGMENTS", "BYTES", "ROWS", "VERSION", "COMMITTED"]
     cells = [heads, *(_cells(line) for line in lines)]
     if any(line.in_lake for line in lines):
@@ -120,7 +145,6 @@ def run_streams(arguments: argparse.Namespace) -> int:
             for column, (cell, width) in enumerate(zip(row, widths, strict=True))
         )
         print("  ".join(aligned).rstrip())
-    return 0
 
 
 def run_schema(arguments: argparse.Namespace) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import signal
-import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -18,10 +17,10 @@ from pyspark_pravega.connector.lake import TierReport, tier
 from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import LAKE
-from pyspark_pravega.errors import ConfigurationError, PravegaError, StreamNotFoundError
+from pyspark_pravega.errors import ConfigurationError, PravegaError, StreamNotFoundError, UnavailableError
 from pyspark_pravega.lake import PREFIX, LakeConfiguration, load_iceberg
 from pyspark_pravega.settings import Settings
-from pyspark_pravega.sql.commands import add_connection, resolve_settings
+from pyspark_pravega.sql.commands import add_connection, resolve_settings, tell
 from pyspark_pravega.sql.completion import completes_tables
 from pyspark_pravega.sql.streams import named_stream, not_there
 from pyspark_pravega.values import duration
@@ -97,12 +96,15 @@ def _round(
     as_json: bool,
 ) -> bool:
     """Tier each table once; whether all could be."""
-    try:
-        streams = named or _with_lake(shared_client(settings))
-    except PravegaError as error:
-        _tell(error)
-        return False
     is_well = True
+    try:
+        streams, failures = (named, []) if named else _with_lake(shared_client(settings))
+    except PravegaError as error:
+        tell(error)
+        return False
+    for failure in failures:
+        tell(failure)
+        is_well = False
     for stream in streams:
         if ended.is_set():
             break
@@ -110,10 +112,10 @@ def _round(
             report = tier(settings, configuration, stream, ended.is_set)
         except StreamNotFoundError as error:
             if named:
-                _tell(error)
+                tell(error)
                 is_well = False
         except PravegaError as error:
-            _tell(error)
+            tell(error)
             is_well = False
         else:
             if report.files or report.rows:
@@ -121,16 +123,21 @@ def _round(
     return is_well
 
 
-def _with_lake(client: Client) -> list[Stream]:
-    """All tables whose property `lake` is set."""
-    streams = []
+def _with_lake(client: Client) -> tuple[list[Stream], list[PravegaError]]:
+    """All tables whose property `lake` is set, and what is wrong with those of which that can't be told."""
+    streams, failures = [], []
     for scope in sorted(client.controller.list_scopes()):
         for name in sorted(client.controller.list_streams(scope)):
-            ledger = open_ledger(client, Stream(scope, name))
-            # One may be dropped meanwhile.
-            if ledger is not None and LAKE in ledger.properties():
-                streams.append(ledger.stream)
-    return streams
+            try:
+                ledger = open_ledger(client, Stream(scope, name))
+                # One may be dropped meanwhile.
+                if ledger is not None and LAKE in ledger.properties():
+                    streams.append(ledger.stream)
+            except UnavailableError:
+                raise
+            except PravegaError as error:
+                failures.append(error)
+    return streams, failures
 
 
 def _show(stream: Stream, report: TierReport, *, as_json: bool) -> None:
@@ -143,10 +150,6 @@ def _show(stream: Stream, report: TierReport, *, as_json: bool) -> None:
             f"the stream has the events from version {report.kept_from} on",
             flush=True,
         )
-
-
-def _tell(error: PravegaError) -> None:
-    print(f"pravega-spark: [{error.condition}] {error}", file=sys.stderr, flush=True)
 
 
 def _options(texts: Sequence[str]) -> Mapping[str, str]:

@@ -59,6 +59,8 @@ class Table:
         """Rows that are no version's yet."""
         self._next = 0
         self.refusal = ""
+        self.has_died = False
+        """Whether the last call of `tier` has died, so that Iceberg may know of more than the log."""
 
     @property
     def name(self) -> str:
@@ -139,7 +141,9 @@ class Table:
 
     def tier(self) -> list[Any]:
         """Call `tier`; gives its row."""
+        self.has_died = True
         (row,) = self.catalog.procedures.call("tier", [self.name])
+        self.has_died = False
         return row
 
     def as_of(self, version: str) -> Moment:
@@ -148,6 +152,10 @@ class Table:
 
     def read(self, position: Moment | ChangesRange | None = None, *columns: str, **request: Any) -> list[Row]:
         """Rows, sorted, as a SELECT reads them."""
+        return sorted(self.unsorted(position, *columns, **request))
+
+    def unsorted(self, position: Moment | ChangesRange | None = None, *columns: str, **request: Any) -> list[Row]:
+        """Rows as a SELECT reads them."""
         definition = self.catalog.definition(self.stream, age_s=0)
         wanted = columns or self.columns
         scan = plan_scan(definition, ScanRequest(columns=wanted, position=position, **request))
@@ -155,7 +163,7 @@ class Table:
         partitions = [unpickle(pickle(partition)) for partition in scan.reader.partitions()]
         reader = unpickle(pickle(scan.reader))
         batches = [batch for partition in partitions for batch in reader.read(partition)]
-        return sorted(tuple(row.values()) for batch in batches for row in batch.to_pylist())
+        return [tuple(row.values()) for batch in batches for row in batch.to_pylist()]
 
     def without_catalog(self) -> list[Row]:
         """Rows, sorted, as `format("pravega")` reads them."""
@@ -196,14 +204,18 @@ class Table:
         """Rows with all columns that there are by now, sorted."""
         return sorted((*row, *[None] * (len(self.columns) - len(row))) for row in rows)
 
-    def iceberg(self) -> list[Row]:
-        """What pyiceberg alone reads, sorted."""
+    def iceberg(self) -> tuple[int, list[Row]]:
+        """What pyiceberg alone reads: up to which version that is by its own word, and the rows, sorted."""
         uri = f"sqlite:///{self.folder}/catalog.db"
         catalog = load_catalog("pravega", type="sql", uri=uri, warehouse=self.folder.as_uri())
         table = catalog.load_table(iceberg_name(self.stream))
         names = [name for name in self.columns if name in table.schema().column_names]
         rows = table.scan(selected_fields=tuple(names)).to_arrow().select(names).to_pylist()
-        return self.wide([tuple(row.values()) for row in rows])
+        snapshot = table.current_snapshot()
+        assert snapshot is not None
+        assert snapshot.summary is not None
+        version = snapshot.summary.additional_properties["pravega.version"]
+        return int(version), self.wide([tuple(row.values()) for row in rows])
 
     def check(self) -> None:
         """Hold every read that is promised against what Python knows."""
@@ -228,7 +240,9 @@ class Table:
             assert known in (None, rows)
         lake = state.lake
         if lake is not None and lake.version:
-            assert self.iceberg() == self.wide(self.versions[lake.version])
+            version, there = self.iceberg()
+            assert there == self.wide(self.versions[version])
+            assert version == lake.version or self.has_died
         assert self.without_catalog() == now
         for version in range(oldest, last + 1):
             told = self.changes(version)

@@ -18,7 +18,9 @@ from lake_tools import Table
 from pyspark_pravega import cli
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import StreamCut
+from pyspark_pravega.client.key_value.table import ANY_VERSION, KeyValueTable
 from pyspark_pravega.connector.log import create_ledger
+from pyspark_pravega.connector.log.entry_keys import KEY_BYTES, ledger_name
 
 pytestmark = pytest.mark.server
 
@@ -94,7 +96,7 @@ def test_the_command_tiers_all_tables_that_have_a_lake(
     assert (line["version"], line["rows"], line["files"]) == (1, 5, 1)
     table.check()
     table.insert(2)
-    cli.main(["tier", *lake])
+    assert cli.main(["tier", *lake]) == 1, "of all tables"
     assert "2 rows more in 1 file" in capsys.readouterr().out
     table.check()
     assert cli.main(["tier", f"{scope}/t", *lake]) == 0
@@ -108,6 +110,26 @@ def test_the_command_tiers_all_tables_that_have_a_lake(
     ):
         assert cli.main(["tier", *arguments]) == 1
         assert said in capsys.readouterr().err
+
+
+def test_a_table_that_cannot_be_read_does_not_hide_the_others(
+    catalog: Catalog, scope: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table, later = Table(catalog, scope, tmp_path), make(catalog, scope, "later")
+    table.insert(5)
+    create_ledger(catalog.client, later)
+    log, content = KeyValueTable(catalog.client.pool, scope, ledger_name(later)), b'{"format": 2}'
+    log.put([(bytes(KEY_BYTES), ANY_VERSION, content)])
+    assert cli.main(["streams", scope, "--json"]) == 1
+    told = capsys.readouterr()
+    assert [json.loads(line)["rows"] for line in told.out.splitlines()] == [5]
+    assert "upgrade this one" in told.err
+    log.put([(bytes(8) + (1).to_bytes(8, "big"), ANY_VERSION, content)])
+    assert cli.main(["tier", "--lake", f"warehouse={tmp_path}"]) == 1
+    told = capsys.readouterr()
+    assert "5 rows more in 1 file" in told.out
+    assert f'"{later}"' in told.err
+    table.check()
 
 
 def test_the_command_goes_on_until_it_is_ended(catalog: Catalog, scope: str, tmp_path: Path) -> None:

@@ -178,6 +178,7 @@ def all_views(window: Browser) -> None:
     views = {
         "streams": ("", "tr.line"),
         "stream": ("stream/shop/orders", ".versions tbody tr"),
+        "letters": ("stream/shop/orders_bad", ".rows tbody tr"),
         "raw": ("stream/shop/clicks", ".rows tbody tr"),
         "unknown": ("stream/shop/order", "#error:not([hidden])"),
         "queries": ("queries", ".lag"),
@@ -225,6 +226,16 @@ def main() -> int:
             "CREATE TABLE pravega.shop.invoices (id BIGINT NOT NULL, customer STRING, amount DECIMAL(10,2)) "
             "TBLPROPERTIES ('primary-key' = 'id')"
         )
+        spark.sql(
+            "CREATE TABLE pravega.shop.orders_bad (source STRING NOT NULL, segment BIGINT NOT NULL, "
+            "offset BIGINT NOT NULL, encoding_id INT, reason STRING, event BINARY, at TIMESTAMP, "
+            "PRIMARY KEY (source, segment, offset) NOT ENFORCED)"
+        )
+        spark.sql("ALTER TABLE pravega.shop.orders SET TBLPROPERTIES ('bad-events' = 'shop.orders_bad')")
+        spark.sql(
+            "INSERT INTO pravega.shop.orders_bad SELECT 'shop/orders', 0, 100 * id, NULL, 'it ends within a value', "
+            "X'7B', now() - INTERVAL 7 MINUTES FROM range(12)"
+        )
         for table, segments in RAW.items():
             properties = f"TBLPROPERTIES ('format' = 'raw', 'segments' = '{segments}')"
             spark.sql(f"CREATE TABLE pravega.shop.{table} (event BINARY) {properties}")
@@ -244,7 +255,8 @@ def main() -> int:
         ):
             (folder / "checkpoints").mkdir()
             query = (
-                spark.readStream.table("pravega.shop.orders")
+                spark.readStream.option("subscriber", "large_orders")
+                .table("pravega.shop.orders")
                 .where("amount > 150")
                 .writeStream.option("checkpointLocation", str(folder / "checkpoints" / "large_orders"))
                 .trigger(processingTime="4 seconds")

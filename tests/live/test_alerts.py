@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from pyspark_pravega.client import RetentionPolicy, Stream
-from pyspark_pravega.connector.log import Commit, Intent, State
+from pyspark_pravega.connector.log import Intent, State
 from pyspark_pravega.live.health.alerts import (
     Alert,
     Level,
     about_jobs,
     about_lag,
     about_retention,
+    about_subscribers,
     about_writers,
     size,
     span,
@@ -26,10 +27,8 @@ STREAM = Stream("shop", "large-orders")
 QUERY = "0c3e5a7b-1d2e-4f60-8a9b-0c1d2e3f4a5b"
 
 
-def source(behind: int, begin: dict[int, int] | None = None) -> SourceLag:
-    return SourceLag(
-        stream=str(STREAM), bytes_behind=behind, events_behind=behind // 100, segments=1, begin=begin or {0: 0}
-    )
+def source(behind: int) -> SourceLag:
+    return SourceLag(stream=str(STREAM), bytes_behind=behind, events_behind=behind // 100, segments=1, unread={0: 0})
 
 
 def query(one: SourceLag, *, silent_s: float = 1.0, interval_ms: int | None = 4000) -> QueryLine:
@@ -64,28 +63,51 @@ def test_a_lag_that_grows_and_a_query_that_has_stopped() -> None:
     assert about_lag(query(source(0), silent_s=300), source(0), steady, NOW) == []
 
 
-def commit(version: int, age_s: float, end: int) -> Commit:
-    at = round((NOW - age_s) * 1000)
-    return Commit(version=version, job="j", transactions=(), rows=1, bytes=1, committed_at=at, cut={0: end})
-
-
 def test_what_retention_is_about_to_take() -> None:
-    commits = [commit(1, 3000, 100), commit(2, 2000, 200), commit(3, 100, 300)]
     hour, kilobyte = RetentionPolicy.by_time(3_600_000), RetentionPolicy.by_size(1000)
-    for policy, behind, position, expected in [
-        (None, 200, 0, None),
-        (hour, 0, 300, None),
-        (hour, 200, 100, None),
-        (hour, 300, 0, "in 10 min"),
-        (RetentionPolicy.by_time(1_000_000), 300, 0, "now"),
-        (kilobyte, 700, 0, None),
-        (kilobyte, 900, 0, "when 100 B more are written"),
-        (kilobyte, 1100, 0, "now"),
+    unless, hours = ", unless it is a subscriber", RetentionPolicy.by_time(3_600_000, 7_200_000)
+    for policy, behind, age_s, expected in [
+        (None, 200, 3000, None),
+        (hour, 0, 3000, None),
+        (hour, 200, 2000, None),
+        (hour, 200, None, None),
+        (hour, 300, 3000, f"in 10 min{unless}"),
+        (hours, 300, 5000, f"now{unless}"),
+        # So long it waits for nobody.
+        (hours, 300, 6600, "in 10 min"),
+        (RetentionPolicy.by_time(1_000_000), 300, 3000, f"now{unless}"),
+        (kilobyte, 700, None, None),
+        (kilobyte, 900, None, f"when 100 B more are written{unless}"),
+        (kilobyte, 1100, None, f"now{unless}"),
+        (RetentionPolicy.by_size(100, 1000), 1100, None, "now"),
     ]:
-        one = source(behind, {0: position})
-        alerts = about_retention(query(one), one, policy, commits, NOW)
+        one = source(behind)
+        alerts = about_retention(query(one), one, policy, None if age_s is None else NOW - age_s, NOW)
         assert told(alerts) == ([] if expected is None else [(Level.BAD, "retention")]), (policy, behind)
-        assert expected is None or f"what it hasn't read yet {expected}, unless" in alerts[0].text
+        if expected is not None:
+            words = f"what it hasn't read yet {expected}"
+            assert words in alerts[0].text if "unless" in expected else alerts[0].text.endswith(words)
+
+
+def test_what_retention_no_longer_keeps_for_subscribers() -> None:
+    days = RetentionPolicy.by_time(86_400_000, 864_000_000)
+    sizes = RetentionPolicy.by_size(1000, 10_000)
+    names = ["shop/nightly", "shop/fraud"]
+    for policy, stored, age_s, who, expected in [
+        (days, 5000, 86_400 * 7, names, None),
+        (days, 5000, 86_400 * 9, names, "in 24 h what one of its 2 subscribers needs"),
+        (days, 5000, 86_400 * 11, names[:1], "now what subscriber shop/nightly needs"),
+        (days, 5000, 86_400 * 11, [], None),
+        (days, 5000, None, names, None),
+        (sizes, 7000, None, names, None),
+        (sizes, 9000, None, names[:1], "when 1 kB more are written what subscriber shop/nightly needs"),
+        # It takes this with the next look, whoever subscribes.
+        (RetentionPolicy.by_size(9000, 10_000), 9100, None, names, None),
+        (RetentionPolicy.by_size(1000), 9100, None, names, None),
+    ]:
+        alerts = about_subscribers(STREAM, who, policy, stored, None if age_s is None else NOW - age_s, NOW)
+        assert told(alerts) == ([] if expected is None else [(Level.BAD, "retention")]), (policy, stored, age_s)
+        assert expected is None or f"retention takes {expected}" in alerts[0].text
 
 
 def growths(every_s: float, count: int, silent_s: float, by: str | None = None) -> list[Growth]:

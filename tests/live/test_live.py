@@ -268,6 +268,7 @@ def test_queries_and_metrics(catalog: Catalog, client: Client, settings: Setting
     families = {family.name: family for family in parsed}
     assert families.keys() == {metric.name for metric in METRICS}
     samples = {sample.name: sample for family in families.values() for sample in family.samples}
+    assert 0 < samples.pop("pravega_query_behind_seconds").value < 60
     of_stream = {"scope": scope, "stream": "orders"}
     of_query = {"checkpoint": str(tmp_path / "q"), "query": "0c3e"}
     assert {name: (sample.labels, sample.value) for name, sample in samples.items() if "timestamp" not in name} == {

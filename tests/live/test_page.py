@@ -8,17 +8,23 @@ import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from browser_tools import MISSING, Browser, browser, browser_is_there
 from catalog_tools import insert, make
+from letter_tools import make_letters, write_letters
+from pyspark.sql.types import TimestampType
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import AddColumn
 from pyspark_pravega.client import Client, KeyValueTable, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.client.key_value import ANY_VERSION
+from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.connector.stream import SourceOffset, StreamFrontier
+from pyspark_pravega.connector.stream.consumption import Subscription
 from pyspark_pravega.live.answers import Answers
 from pyspark_pravega.live.server import LiveServer
 from pyspark_pravega.settings import Settings
@@ -154,10 +160,18 @@ def stopped_query(folder: Path, stream: Stream, client: Client, *, query: str) -
 def test_each_view_is_reached_by_clicks(
     catalog: Catalog, client: Client, settings: Settings, scope: str, window: Browser, tmp_path: Path
 ) -> None:
-    """From an alert to the query, on to its table, its rows and what a version changed; to namespaces and entries."""
-    table, name = make(catalog, scope, "customers", primary_key="id"), scope.replace("-", "_")
+    """From an alert to the query, on to its table, its rows and what a version changed; to its schema, its subscriber
+    and its dead letters; to namespaces and entries."""
+    name, letters = scope.replace("-", "_"), make_letters(catalog, scope)
+    table = make(catalog, scope, "customers", primary_key="id", bad_events=f"{name}.letters")
     insert(catalog, table, 1, 2, name=["ann", HOSTILE])
     insert(catalog, table, 2, 3, name=["bea", "cy"])
+    catalog.altering.alter([scope], "customers", [AddColumn(column=("at",), type=TimestampType())])
+    write_letters(catalog, letters, table, datetime.now(UTC), 1, 2, 3)
+    Subscription(client, "mail", (table,))
+    ledger = open_ledger(client, table)
+    assert ledger is not None
+    ledger.holders().note_subscriber(f"{scope}/mail", 1)
     client.controller.create_key_value_table(scope, "rates", partitions=1, key_bytes=3)
     KeyValueTable(client.pool, scope, "rates").put([(b"EUR", ANY_VERSION, b"1.0"), (b"USD", ANY_VERSION, b"1.1")])
     stopped_query(tmp_path / "nightly", table, client, query=str(uuid.UUID(int=5)))
@@ -179,15 +193,24 @@ def test_each_view_is_reached_by_clicks(
         window.click(".alerts a")
         window.wait("the query", "return document.querySelector('.panel h2')?.textContent === 'nightly'")
         wait(window, "its lag's chart", "colors(arguments[0]) > 3", ".uplot canvas")
+        assert "the oldest unread row is " in window.text(".lag")
         assert_fits(window)
 
         window.click(".flow a")
-        window.wait("rows", "return document.querySelectorAll('table.rows tbody tr').length > 0")
+        shown_rows = "return document.querySelectorAll('table.rows tbody tr').length === arguments[0]"
+        window.wait("rows", shown_rows, 3)
+        window.click(".filter button:last-of-type")
+        insert(catalog, table, 4, name=["di"], at=[datetime.now(UTC)])
+        wait(window, "the commit", "commits()[0] === '1'")
+        time.sleep(3)
+        assert window.run(shown_rows, 3), "nobody follows"
+        window.click(".filter button:last-of-type")
+        window.wait("the row that came", shown_rows, 4)
         window.click("[aria-label='Filter rows by a value']")
         window.press(*"be*")
         window.run(CHOOSE, "[aria-label='Column of the filter']", "name")
         window.wait("the row", "return document.querySelectorAll('table.rows tbody tr').length === 1")
-        assert "1 of 3 rows match · as it is now" in window.text("section[aria-label='Last rows'] .head")
+        assert "1 of 4 rows match · as it is now" in window.text("section[aria-label='Last rows'] .head")
         window.click("[aria-label='Version or time']")
         window.press("1")
         window.wait("no row then", "return document.body.textContent.includes('No row matches.')")
@@ -199,6 +222,23 @@ def test_each_view_is_reached_by_clicks(
         window.wait("what it changed", changes)
         assert HOSTILE in window.text(".changed del")
         assert window.text(".changed ins") == "bea"
+        assert_fits(window)
+
+        window.click("section[aria-label='Schema versions'] summary")
+        window.wait("the difference", "return document.querySelector('pre.diff .plus')?.checkVisibility()")
+        assert_fits(window)
+        needs = "section[aria-label^=Subscribers]"
+        assert f"{scope}/mail has read until version 1, 2 versions wait, the oldest for" in window.text(needs)
+        assert f"go into {name}.letters3 wait the oldest for" in window.text(needs)
+        window.click(f"{needs} a")
+        window.wait("the letters", "return document.querySelector('h1').textContent.endsWith('.letters')")
+        waiting = f"3 wait of {table}, the oldest for"
+        window.wait(
+            "how many wait",
+            "return document.querySelector(arguments[0]).textContent.includes(arguments[1])",
+            needs,
+            waiting,
+        )
         assert_fits(window)
 
         window.click("[data-view=namespaces]")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -10,11 +11,12 @@ from catalog_tools import insert, make
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.client.segments import surveying
-from pyspark_pravega.connector.log import Ledger
-from pyspark_pravega.live import sampling
+from pyspark_pravega.connector.log import Commit, Ledger
+from pyspark_pravega.live import sampling, watched
 from pyspark_pravega.live.answers import Answers
 from pyspark_pravega.live.progress import Measure, Trend, outlook
 from pyspark_pravega.live.rates import Points, curve_of, recent_rate
+from pyspark_pravega.live.watched import Sample
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,19 @@ from pyspark_pravega.live.rates import Points, curve_of, recent_rate
 )
 def test_rates_are_means_over_the_last_seconds(points: Points, rate: float | None) -> None:
     assert recent_rate(points) == (None if rate is None else pytest.approx(rate))
+
+
+def test_what_a_commit_has_written_came_at_once() -> None:
+    """Not evenly since the commit before, which was long ago."""
+    now = time.time()
+
+    def commit(version: int, age_s: float, size: int) -> Commit:
+        at = round((now - age_s) * 1000)
+        return Commit(version=version, job="j", transactions=(), rows=6, bytes=size, committed_at=at, cut={0: 700})
+
+    samples = watched._samples([commit(1, 1200, 100), commit(2, 30, 600)], 700, 12)
+    rate = recent_rate([(one.at, one.bytes) for one in [*samples, Sample(at=now, bytes=700, events=12)]])
+    assert rate == pytest.approx(10, rel=0.05)
 
 
 def test_a_curve_has_a_hole_where_nobody_looked() -> None:

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 import time
 import uuid
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import httpx
 import pyarrow as pa
 import pytest
 from catalog_tools import insert, make, plan
+from letter_tools import make_letters, write_letters
 from waiting import eventually
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, KeyValueTable, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.client.key_value import ANY_VERSION
 from pyspark_pravega.connector.log import open_ledger, take_snapshot
-from pyspark_pravega.connector.stream import SourceOffset, StreamFrontier
+from pyspark_pravega.connector.stream import ChangesOffset, SourceOffset, StreamFrontier
 from pyspark_pravega.connector.stream.consumption import Subscription
 from pyspark_pravega.connector.write import WriteJob
 from pyspark_pravega.connector.write.plan import Epoch
 from pyspark_pravega.live.answers import Answers
 from pyspark_pravega.live.rows import Wanted, searching
+from pyspark_pravega.live.rows import letters as counted
 from pyspark_pravega.live.server import LiveServer
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.sql.checkpoints import Folder
@@ -40,7 +47,7 @@ def write_epoch(catalog: Catalog, table: Stream, query: str, epoch: int, *ids: i
     job.commit_job([job.write_partition(0, iter([rows]))], Epoch(query=query, number=epoch, run="r"))
 
 
-def checkpoint(folder: Path, batch: int, offset: SourceOffset) -> None:
+def checkpoint(folder: Path, batch: int, offset: SourceOffset | ChangesOffset) -> None:
     """As a streaming query leaves it after a micro-batch."""
     for inner in ("offsets", "commits"):
         (folder / inner).mkdir(parents=True, exist_ok=True)
@@ -80,6 +87,57 @@ def test_queries_have_names_targets_and_a_history(
     eventually(is_caught_up)
 
 
+def test_how_old_the_oldest_unread_row_is(
+    catalog: Catalog, client: Client, settings: Settings, scope: str, tmp_path: Path
+) -> None:
+    """By the commit log, over scales, of queries over a stream and over CHANGES; of others as it was seen."""
+    source, keyed = make(catalog, scope, "orders", segments=2), make(catalog, scope, "customers", primary_key="id")
+    raw = Stream(scope, "raw")
+    client.controller.create_stream(raw, StreamConfiguration(scaling=ScalingPolicy.fixed(1)))
+    for number in range(4):
+        insert(catalog, source, *range(50 * number, 50 * number + 50))
+        insert(catalog, keyed, number)
+        if number == 1:
+            read = SourceOffset({source: StreamFrontier(client, source).tail()})
+            client.controller.scale_to(source, 3)
+    ledgers = [open_ledger(client, table) for table in (source, keyed)]
+    times = {(t, c.version): c.committed_at for t, log in enumerate(ledgers) if log for c in log.all_commits()}
+    checkpoint(tmp_path / "at_2", 0, read)
+    checkpoint(tmp_path / "at_end", 0, SourceOffset({source: StreamFrontier(client, source).tail()}))
+    checkpoint(tmp_path / "at_head", 0, SourceOffset({source: StreamFrontier(client, source).head()}))
+    checkpoint(tmp_path / "others", 0, SourceOffset({raw: StreamFrontier(client, raw).head()}))
+    checkpoint(tmp_path / "changes", 0, ChangesOffset(stream=keyed, commit=1, at=times[1, 1]))
+    answers = Answers(settings, [Folder.parse(str(tmp_path))], scope=scope)
+
+    def since() -> dict[str, int | None]:
+        return {one["name"]: one["sources"][0]["waits_since"] for one in answers.queries()["queries"]}
+
+    expected = {"at_2": times[0, 3], "at_end": None, "at_head": times[0, 1], "others": None, "changes": times[1, 2]}
+    assert since() == expected
+    (changes,) = [one["sources"][0] for one in answers.queries()["queries"] if one["name"] == "changes"]
+    assert (changes["events_behind"], changes["version"]) == (3, 1)
+    command = [sys.executable, "-m", "pyspark_pravega.cli", "lag", str(tmp_path / "changes"), "--controller"]
+    lag = subprocess.run([*command, settings.controller_uri], capture_output=True, text=True, check=True).stdout
+    assert "which has read version 1" in lag
+    assert "  3 versions, " in lag
+    assert ", 3 events behind" in lag
+    with client.writer(raw) as writer:
+        writer.write_batch([b"one"])
+    written = time.time() * 1000
+
+    def is_seen() -> bool:
+        seen = since()["others"]
+        return seen is not None and abs(seen - written) < 10_000
+
+    eventually(is_seen)
+    with LiveServer(answers) as server:
+        metrics = httpx.get(f"{server.url}metrics").text
+    ages = dict(re.findall(r'pravega_query_behind_seconds[{]checkpoint="[^"]*/(\w+)".*[}] ([0-9.]+)', metrics))
+    assert ages.keys() == expected.keys()
+    assert float(ages["at_end"]) == 0.0
+    assert abs(float(ages["at_head"]) - (time.time() - times[0, 1] / 1000)) < 10
+
+
 def test_what_is_kept_is_told_in_days(catalog: Catalog, scope: str, answers: Answers) -> None:
     table = make(catalog, scope, "orders", retention="7 days", retention_limit="30 days")
     policy = answers.stream(table)["retention"]["policy"]
@@ -106,6 +164,30 @@ def test_health_tells_of_servers_logs_and_open_transactions(
     assert [list(one) for one in open_job["transactions"]] == [[str(message.staged.transaction.id), "OPEN"]]
     assert [alert for alert in health["alerts"] if alert["stream"] == str(table)] == []
     job.commit_job([message])
+
+
+def test_retention_that_no_longer_waits_for_a_subscriber_is_an_alert(
+    catalog: Catalog, client: Client, scope: str, answers: Answers
+) -> None:
+    """Of a size, and of a time: as long as the commit is there whose rows lie at the stream's head."""
+    large = make(catalog, scope, "orders", retention="1000 bytes", retention_limit="2000 bytes")
+    old = make(catalog, scope, "visits", retention="1 seconds", retention_limit="4 seconds")
+    insert(catalog, old, 1)
+    insert(catalog, large, *range(60))
+    for table, name in ((large, "nightly"), (old, "mail")):
+        Subscription(client, name, (table,))
+
+    def alerts() -> dict[str, str]:
+        answers.streams()
+        found = answers.health()["alerts"]
+        return {alert["what"].partition(".")[2]: alert["text"] for alert in found if alert["kind"] == "retention"}
+
+    eventually(lambda: "visits" in alerts())
+    assert f"what subscriber {scope}/mail needs" in alerts()["visits"]
+    assert "orders" not in alerts()
+    insert(catalog, large, *range(100))
+    eventually(lambda: "orders" in alerts())
+    assert f"retention takes now what subscriber {scope}/nightly needs" in alerts()["orders"]
 
 
 def test_a_server_that_is_gone_is_an_alert(settings: Settings) -> None:
@@ -147,6 +229,27 @@ def test_rows_at_a_moment_and_with_a_filter(
         assert (some["is_part"], some["searched"], some["matching"]) == (True, 20, 10)
 
 
+def test_a_key_of_a_table_of_which_all_is_too_much(
+    catalog: Catalog, scope: str, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The segment that may hold it is gone through, and no other."""
+    table = make(catalog, scope, "customers", segments=4, primary_key="id")
+    insert(catalog, table, *range(200))
+    insert(catalog, table, 7, name=["ann"])
+    whole = answers.search(table, Wanted(column="id", value="7"))
+    assert (whole["rows"], whole["matching"]) == ([["7", "ann"]], 1)
+    assert 0 < whole["searched"] < 120
+    size = sum(line.bytes for line in answers.sampler.lines([table])) or answers.streams()["lines"][0]["bytes"]
+    with monkeypatch.context() as narrow:
+        narrow.setattr(searching, "MOST_BYTES", size * 3 // 5)
+        assert answers.search(table, Wanted(column="id", value="7")) == whole
+        assert answers.search(table, Wanted(column="id", value="7", version="1"))["rows"] == [["7", "n7"]]
+        for other in (Wanted(column="name", value="ann"), Wanted(column="id", value="7*"), Wanted(value="7")):
+            assert "had to be gone through" in answers.search(table, other)["error"]
+    for value in ("x", "7.5", ""):
+        assert answers.search(table, Wanted(column="id", value=value, version="1"))["error"] is None
+
+
 def test_what_a_version_has_changed(catalog: Catalog, scope: str, answers: Answers) -> None:
     plain, keyed = make(catalog, scope, "orders"), make(catalog, scope, "customers", primary_key="id")
     insert(catalog, plain, 1, 2)
@@ -172,7 +275,8 @@ def test_what_stands_beside_streams(catalog: Catalog, client: Client, scope: str
     insert(catalog, table, 1)
     Subscription(client, "nightly", (table,))
     around = answers.around(table)
-    assert around["subscribers"] == [{"name": f"{scope}/nightly", "version": None}]
+    unknown = {"version": None, "behind": None, "waits_since": None}
+    assert around["subscribers"] == [{"name": f"{scope}/nightly", **unknown}]
     assert around["letters"] == {"stream": f"{scope}/letters", "table": f"{scope.replace('-', '_')}.letters"}
     assert (around["cuts"], around["is_letters"], around["key"]) == ([], False, [])
 
@@ -186,6 +290,41 @@ def test_what_stands_beside_streams(catalog: Catalog, client: Client, scope: str
     shown = answers.entries(Stream(scope, "rates"), 10)
     assert [(one["name"], one["key"]) for one in shown["columns"]] == [("key", True), ("value", False)]
     assert (shown["rows"], shown["partitions"]) == ([["EUR1", "1.0"]], 2)
+
+
+def test_dead_letters_and_versions_that_wait(
+    catalog: Catalog, client: Client, scope: str, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each source, and since when; none waits when they were redelivered; versions that a subscriber hasn't read."""
+    name = scope.replace("-", "_")
+    letters = make_letters(catalog, scope)
+    orders, returns = (make(catalog, scope, one, bad_events=f"{name}.letters") for one in ("orders", "returns"))
+    monkeypatch.setattr(counted, "_COUNTED_S", 0.0)
+    assert answers.around(orders)["waiting"] == answers.around(letters)["waiting"] == []
+    at = datetime(2026, 11, 1, 12, tzinfo=UTC)
+
+    letter = partial(write_letters, catalog, letters)
+    letter(orders, at, 100, 200, 300)
+    letter(returns, at, 7)
+    letter(orders, at, 100)
+    seconds = round(at.timestamp() * 1000)
+    of_orders = {"source": str(orders), "letters": 3, "since": seconds + 100_000}
+    assert answers.around(orders)["waiting"] == [of_orders]
+    of_returns = {"source": str(returns), "letters": 1, "since": seconds + 7_000}
+    assert answers.around(letters)["waiting"] == [of_orders, of_returns]
+    with monkeypatch.context() as narrow:
+        narrow.setattr(counted, "MOST_BYTES", 10)
+        letter(returns, at, 8)
+        shown = answers.around(orders)
+        assert (shown["waiting"], "bytes had to be gone through" in shown["waiting_error"]) == ([], True)
+
+    ledger = open_ledger(client, letters)
+    assert ledger is not None
+    Subscription(client, "mail", (letters,))
+    ledger.holders().note_subscriber(f"{scope}/mail", 2)
+    third = ledger.commits([3])[0].committed_at
+    known = {"name": f"{scope}/mail", "version": 2, "behind": 2, "waits_since": third}
+    assert answers.around(letters)["subscribers"] == [known]
 
 
 def test_last_rows_while_a_commit_is_in_progress(catalog: Catalog, client: Client, scope: str) -> None:

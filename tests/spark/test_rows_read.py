@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import expr, lit
 
+import pyspark_pravega
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.write import WriteJob, WritePlan
@@ -197,3 +200,40 @@ def test_rows_that_are_read_without_the_catalog_are_refused(
                 DONE[statement](own, shared.table)
         shared.check()
     DONE[MERGE if keyed else OVERWRITE](rows(f"{scope}/others"), shared.table)
+
+
+def test_other_tables_that_a_statement_reads_may_change_meanwhile_unless_it_is_in_a_transaction(
+    request: pytest.FixtureRequest, namespace: str, shared: Shared, tmp_path: Path
+) -> None:
+    """It reads them at one moment; in a transaction they must still be so at its end."""
+    keyed, session, other = request.node.callspec.params["shared"], shared.session, f"{namespace}.source"
+    session.sql(f"CREATE TABLE {other} AS SELECT 7L AS id, 7L AS v")
+    statements = [MERGE, UPDATE] if keyed else [OVERWRITE, "insert overwrite"]
+    with ThreadPoolExecutor(1) as pool:
+        for number, (statement, transacts) in enumerate(product(statements, [False, True])):
+            (folder := tmp_path / str(number)).mkdir()
+            pause = Pause(folder)
+            pause.register(session)
+
+            def run(statement: str = statement, *, transacts: bool = transacts) -> None:
+                with pyspark_pravega.transaction(session, "pravega") if transacts else nullcontext():
+                    DONE[statement](session.table(other).selectExpr("held(id) AS id", "v"), shared.table)
+
+            def meanwhile(number: int = number) -> None:
+                session.newSession().sql(f"INSERT INTO {other} VALUES ({number + 10}, 7)")
+
+            before = session.table(other).collect()
+            if transacts:
+                with pytest.raises(Exception, match="PRAVEGA_WRITE_CONFLICT"):
+                    pause.around(pool, run, meanwhile)
+            else:
+                pause.around(pool, run, meanwhile)
+                there = shared.rows
+                match statement:
+                    case "merge":
+                        shared.rows = there | {row.id: row.v + (row.id in there) for row in before}
+                    case "update":
+                        shared.rows = there | {row.id: there[row.id] + 1 for row in before if row.id in there}
+                    case _:
+                        shared.rows = {row.id: row.v for row in before}
+            shared.check()

@@ -65,7 +65,7 @@ def holds_behind(ranges: SegmentRanges, ledger: Ledger, state: State, cut: Mappi
     """
     if not state.replaced_rows:
         return True
-    # Of a log that has forgotten that version it isn't known where its own rows began.
+    # Of an earlier release's log that has forgotten that version it isn't known where its own rows began.
     begins = _own_begin(ledger, state) or state.reached
     return lies_behind(ranges, cut, begins)
 
@@ -94,8 +94,9 @@ def table_begin(client: Client, stream: Stream) -> StreamCut:
 
 
 def _own_begin(ledger: Ledger, state: State) -> Mapping[int, int]:
-    """Where the rows begin that took the place of all; empty where the log has forgotten that version."""
-    return next((commit.begins for commit in ledger.commits([state.replaced_rows])), {})
+    """Where the rows begin that took the place of all; empty where the log has forgotten that version, and an earlier
+    release has written it."""
+    return state.began or next((commit.begins for commit in ledger.commits([state.replaced_rows])), {})
 
 
 def _clipped(part: SegmentPart, bounds: Mapping[int, tuple[int, int]]) -> SegmentPart:

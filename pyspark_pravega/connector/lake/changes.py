@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark_pravega.client import Client
@@ -63,11 +63,17 @@ def added_between(
     """
     while True:
         state = ledger.state()
+        in_lake = first if fail_on_data_loss else max(first, state.replaced_rows + 1)
+        ranges: Sequence[CommittedRange] = []
         try:
-            if not _is_told(state, first):
+            if not _is_told(state, in_lake):
                 ranges = committed_ranges(client, ledger, first, last, fail_on_data_loss=fail_on_data_loss)
                 return Additions(ranges=ranges)
-            return _through_lake(client, ledger, state, first, last, fail_on_data_loss=fail_on_data_loss)
+            if first < in_lake:
+                # Of those whose rows others have taken the place of the stream may hold some still.
+                ranges = committed_ranges(client, ledger, first, min(last, in_lake - 1), fail_on_data_loss=False)
+            added = _through_lake(client, ledger, state, in_lake, last, fail_on_data_loss=fail_on_data_loss)
+            return replace(added, ranges=[*ranges, *added.ranges])
         except SegmentTruncatedError:
             # It may be in the lake by now.
             if ledger.state().lake == state.lake:
@@ -80,6 +86,10 @@ def first_told(client: Client, ledger: Ledger, first: int, last: int) -> int:
     if state.tiered is not None and state.tiered.kept and first <= state.tiered.kept:
         # Of a version that took the place of all rows the lake doesn't hold what others had written before it.
         first = max(first, state.replaced_rows + 1 if state.replaced_rows else 1)
+        oldest = ledger.first_commit()
+        if oldest is None or oldest.version > 1:
+            # What the oldest one has added can't be told without the one before it.
+            first = max(first, (state.version if oldest is None else oldest.version) + 1)
         if first <= state.tiered.version:
             return first
     return first_whole_version(client, ledger, first, last)
@@ -147,7 +157,8 @@ def _through_lake(
     if unknown and fail_on_data_loss:
         # It says why it isn't there.
         commit_of(ledger, ledger.stream, unknown[0])
-    after = max([first - 1, *unknown])
+    # To the one behind them the lake may count their rows.
+    after = max([first - 1, *(version + 1 for version in unknown)])
     slices = lake_slices(client, ledger.stream, LakeSpan.of(tiered, after=after, last=split))
     for one in slices:
         one.times = {version: commit.committed_at for version, commit in commits.items() if version > after}

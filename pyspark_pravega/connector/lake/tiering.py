@@ -42,6 +42,7 @@ from pyspark_pravega.connector.table import TableDefinition, load_definition
 from pyspark_pravega.errors import (
     ConflictError,
     DataLossError,
+    SegmentTruncatedError,
     TableChangedError,
     UnsupportedOperationError,
 )
@@ -87,7 +88,7 @@ def tier(
         UnsupportedOperationError: the table has no lake, or can't have one; or another program has changed what is
             there.
         ConfigurationError: pyiceberg isn't installed.
-        ConflictError: others tier the table all the time.
+        ConflictError: others tier the table, or replace its rows, all the time.
     """
     for left in reversed(range(_TRIES)):
         try:
@@ -162,13 +163,19 @@ class _Tiering:
         """Do it.
 
         Raises:
-            ConflictError: another one does it at the same time.
+            ConflictError: another one does it at the same time, or others have taken the place of the table's rows.
         """
         state, table = self._settled()
         lake, rows, files = state.lake, 0, 0
         assert lake is not None
         target = self._target(state, lake)
-        written = None if target is None else self._write(state, lake, table, target)
+        try:
+            written = None if target is None else self._write(state, lake, table, target)
+        except (SegmentTruncatedError, DataLossError, TableChangedError) as error:
+            if self._ledger.state().replaced_rows == state.replaced_rows:
+                raise
+            # What was to be read is gone, as it isn't the table's any more.
+            raise ConflictError(f'others replace the rows of stream "{self._stream}": {error}') from error
         if written is not None:
             snapshot, files = written
             noted = self._note(lake, snapshot)
@@ -236,10 +243,10 @@ class _Tiering:
         columns = check_kept(definition)
         snapshot = None if lake.snapshot is None else self._iceberg.snapshot_at(lake.metadata, lake.snapshot)
         replaces = lake.version < state.replaced_rows or snapshot is None
-        if snapshot is not None:
+        if snapshot is not None and not replaces:
             check_fits(definition, StructType.fromJson(json.loads(snapshot.properties[COLUMNS])))
         parts, commits = self._wanted(lake, target, replaces=replaces)
-        change = table.change(columns)
+        change = table.change(columns, replaces=replaces)
         size = self._properties.lake_file_size or FILE_SIZE
         group_size = self._properties.lake_row_group_size or ROW_GROUP_SIZE
         writer = FileWriter(table.folder, self._by, change.schema, size, group_size)
@@ -269,13 +276,11 @@ class _Tiering:
         except BaseException:
             writer.discard()
             raise
-        return self._committed(change, writer, properties, replaces=replaces), len(writer.paths)
+        return self._committed(change, writer, properties), len(writer.paths)
 
-    def _committed(
-        self, change: Any, writer: FileWriter, properties: dict[str, str], *, replaces: bool
-    ) -> LakeSnapshot:
+    def _committed(self, change: Any, writer: FileWriter, properties: dict[str, str]) -> LakeSnapshot:
         try:
-            snapshot: LakeSnapshot = change.commit(writer.paths, properties, replaces=replaces)
+            snapshot: LakeSnapshot = change.commit(writer.paths, properties)
         except ConflictError:
             writer.discard()
             raise

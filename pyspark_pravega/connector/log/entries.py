@@ -25,6 +25,7 @@ _ONLY_WHEN_SET = frozenset(
         "compacted",
         "reached",
         "replaced_before",
+        "began",
         "released",
         "lake",
         "closing",
@@ -179,6 +180,9 @@ class State:
     it."""
     replaced_before: int = 0
     """The one before that took the place of all rows; 0 when there was none."""
+    began: dict[int, int] = field(default_factory=dict)
+    """The stream cut at which the table's rows begin since version `replaced_rows`, wherever they lie; empty in logs
+    that didn't keep it."""
     released: int = 0
     """The first version whose rows' events stay, of those that began with other ones: what only versions before it need
     is gone, or is just being removed."""
@@ -231,6 +235,7 @@ class State:
             replaced_rows=version,
             reached=dict(cut),
             replaced_before=self.replaced_rows,
+            began=dict(replacement.begins),
             replaced_table=self.replaced_table if replacement.id is None else version,
             cleaning=Cleaning(
                 version=version, begins=replacement.begins, stream=stream, held=replacement.base is not None
@@ -340,6 +345,7 @@ def state_of(document: Document | None) -> State:
         compacted={int(segment): (first, behind) for segment, (first, behind) in content.get("compacted", {}).items()},
         reached=offsets_of(content.get("reached", {})),
         replaced_before=content.get("replaced_before", 0),
+        began=offsets_of(content.get("began", {})),
         released=content.get("released", 0),
         lake=_tiered(content.get("lake")),
         closing=Closing(content["closing"]) if content.get("closing") else None,

@@ -24,6 +24,8 @@ MOST_ADDITIONS = 4_000_000
 """How many additions, of one version to one segment each, are planned at once: some 100 MB of memory."""
 _AT_ONCE = 200
 """How many commits are asked for in one look."""
+_LOOKED_AT = 50
+"""In how many versions at once it is looked for events."""
 _OFFSETS_AT_ONCE = 1_000_000
 
 
@@ -159,7 +161,14 @@ def first_whole_version(client: Client, ledger: Ledger, first: int, last: int) -
     Returns:
         One more than `last` where there is none.
     """
-    return first_that_is_there(first, last, lambda version: committed_ranges(client, ledger, version, version))
+
+    def look(version: int) -> None:
+        # One without events isn't gone, and says nothing of those behind it.
+        for begin in range(version, last + 1, _LOOKED_AT):
+            if committed_ranges(client, ledger, begin, min(last, begin + _LOOKED_AT - 1)):
+                return
+
+    return first_that_is_there(first, last, look)
 
 
 def first_that_is_there(first: int, last: int, look: Callable[[int], object]) -> int:
@@ -277,8 +286,12 @@ class _Additions:
         end = Moment(offsets=commit.cut, name=f"version {commit.version}")
         try:
             parts = parts_until(self._client, self._stream, start, end, self._segments)
-            if start is None and any(part.start for part in parts) and self._ledger.state().lake is not None:
-                # What is in the lake was truncated, and the stream begins where the first version ends, or behind.
+            if (
+                start is None
+                and any(part.start for part in parts)
+                and (sum(part.size for part in parts) < commit.bytes or self._ledger.state().lake is not None)
+            ):
+                # The stream begins where the first version ends, or behind.
                 raise truncated(self._stream, end.name)
             return parts
         except SegmentTruncatedError:

@@ -275,6 +275,8 @@ def snapshot_until(client: Client, stream: Stream, moment: Moment) -> Snapshot:
         with_lake = _with_lake(client, ledger, state, moment)
         if with_lake is not None:
             return with_lake
+    if error is not None and state is not None and moment.version is not None and moment.version < state.replaced_rows:
+        raise replaced(stream, moment.name, state.replaced_rows) from None
     if error is not None:
         raise error
     if state is None:

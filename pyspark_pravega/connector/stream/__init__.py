@@ -6,7 +6,7 @@ commits added, `following` is what tasks of real-time queries do, `lag` and `con
 It uses `connector.read` and below.
 """
 
-from pyspark_pravega.connector.stream.changes import ChangesSource, check_no_bounds
+from pyspark_pravega.connector.stream.changes import ChangesOffset, ChangesSource, check_no_bounds, versions_behind
 from pyspark_pravega.connector.stream.consumption import unsubscribe
 from pyspark_pravega.connector.stream.following import FollowedPartition, RealTimeReader, check_real_time
 from pyspark_pravega.connector.stream.frontier import StreamFrontier
@@ -23,6 +23,7 @@ from pyspark_pravega.connector.stream.reader import (
 from pyspark_pravega.connector.stream.source import StreamSource
 
 __all__ = [
+    "ChangesOffset",
     "ChangesSource",
     "FollowedPartition",
     "PieceEnd",
@@ -44,4 +45,5 @@ __all__ = [
     "range_of",
     "summary",
     "unsubscribe",
+    "versions_behind",
 ]

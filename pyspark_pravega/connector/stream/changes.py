@@ -90,6 +90,34 @@ class ChangesOffset:
             ) from None
 
 
+@dataclass(frozen=True, kw_only=True)
+class VersionLag:
+    """How far a query over CHANGES is behind."""
+
+    versions: int
+    bytes: int
+    """What their commits have written; beyond a thousand versions estimated."""
+    events: int
+    """Likewise."""
+
+
+def versions_behind(ledger: Ledger, version: int) -> VersionLag:
+    """How many versions came behind one.
+
+    Args:
+        ledger: the table's commit log.
+        version: the last one that was read; 0 for none.
+    """
+    behind = max(0, ledger.state().version - version)
+    commits = ledger.commits(range(version + 1, version + 1 + min(behind, _COUNTED)))
+    scale = behind / len(commits) if commits else 0.0
+    return VersionLag(
+        versions=behind,
+        bytes=round(scale * sum(commit.bytes for commit in commits)),
+        events=round(scale * sum(commit.rows for commit in commits)),
+    )
+
+
 class ChangesSource:
     """The offsets and partitions of one streaming query over CHANGES. Used by one thread at a time.
 
@@ -251,14 +279,11 @@ class ChangesSource:
         ledger = self._ledger()
         if ledger is None:
             return {}
-        last = ledger.state().version
-        behind = max(0, last - consumed.commit)
-        commits = ledger.commits(range(consumed.commit + 1, consumed.commit + 1 + min(behind, _COUNTED)))
-        scale = behind / len(commits) if commits else 0.0
+        behind = versions_behind(ledger, consumed.commit)
         return {
-            "versionsBehindLatest": str(behind),
-            "totalBytesBehindLatest": str(round(scale * sum(commit.bytes for commit in commits))),
-            "totalEventsBehindLatest": str(round(scale * sum(commit.rows for commit in commits))),
+            "versionsBehindLatest": str(behind.versions),
+            "totalBytesBehindLatest": str(behind.bytes),
+            "totalEventsBehindLatest": str(behind.events),
         }
 
     def _row_changes(self, ledger: Ledger, first: int, last: int) -> list[RowChangesPartition]:

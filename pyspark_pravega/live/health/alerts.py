@@ -9,7 +9,8 @@ from itertools import pairwise
 from statistics import median
 
 from pyspark_pravega.client import RetentionPolicy, RetentionType, Stream
-from pyspark_pravega.connector.log import Commit, State
+from pyspark_pravega.client.policies import UNLIMITED
+from pyspark_pravega.connector.log import State
 from pyspark_pravega.live.pictures import JobPicture
 from pyspark_pravega.live.progress import Outlook, Trend, table_name
 from pyspark_pravega.live.queries import QueryLine, SourceLag
@@ -81,7 +82,7 @@ def about_lag(line: QueryLine, source: SourceLag, goes: Outlook, now: float) -> 
 
 
 def about_retention(
-    line: QueryLine, source: SourceLag, policy: RetentionPolicy | None, commits: Iterable[Commit], now: float
+    line: QueryLine, source: SourceLag, policy: RetentionPolicy | None, since: float | None, now: float
 ) -> list[Alert]:
     """That retention is about to take what a query has still to read.
 
@@ -89,26 +90,57 @@ def about_retention(
         line: the query.
         source: what it reads.
         policy: the stream's retention; None where everything is kept.
-        commits: the stream's last ones, the oldest first.
-        now: seconds since 1970.
+        since: when the oldest of what it has to read was written, in seconds since 1970; None where that isn't known.
+        now: likewise.
     """
-    if policy is None or not source.bytes_behind or not policy.minimum:
+    if policy is None or not source.bytes_behind:
         return []
-    table, otherwise = table_name(Stream.parse(source.stream)), "unless it is a subscriber that retention waits for"
+    table = table_name(Stream.parse(source.stream))
+    unless = ", unless it is a subscriber that retention waits for"
+    for kept, otherwise in ((policy.maximum, ""), (policy.minimum, unless)):
+        soon = _taken(policy, kept, source.bytes_behind, since, now)
+        if soon is not None:
+            text = f"retention of {table} takes what it hasn't read yet {soon}{otherwise}"
+            return [_of_query(line, source, Level.BAD, "retention", text)]
+    return []
+
+
+def about_subscribers(
+    stream: Stream, names: Sequence[str], policy: RetentionPolicy, stored: int, since: float | None, now: float
+) -> list[Alert]:
+    """That retention is about to take what subscribers haven't read: it has waited for them, and waits no longer.
+
+    Args:
+        stream: the stream.
+        names: its subscribers.
+        policy: its retention.
+        stored: bytes that it holds.
+        since: when the oldest of what it holds was written, in seconds since 1970; None where that isn't known.
+        now: likewise.
+    """
+    # Until then it takes what all have read, and looks for that twice an hour.
+    waits = policy.minimum + (policy.maximum - policy.minimum) / 2
+    amount = stored if policy.retention_type is RetentionType.SIZE else 0 if since is None else (now - since) * 1000
+    soon = _taken(policy, policy.maximum, stored, since, now)
+    if not names or soon is None or amount < waits:
+        return []
+    who = f"subscriber {names[0]} needs" if len(names) == 1 else f"one of its {len(names)} subscribers needs"
+    text = f"retention takes {soon} what {who}: it waits no longer for who hasn't read that"
+    return [_of_stream(stream, Level.BAD, "retention", text, since=now if since is None else since)]
+
+
+def _taken(policy: RetentionPolicy, kept: int, waiting: int, since: float | None, now: float) -> str | None:
+    """When retention takes what waits, in words; None where that is far off."""
+    if not 0 < kept < UNLIMITED:
+        return None
     if policy.retention_type is RetentionType.SIZE:
-        part, left = source.bytes_behind / policy.minimum, policy.minimum - source.bytes_behind
-        soon = f"when {size(max(0, left))} more are written"
+        part, soon = waiting / kept, f"when {size(max(0, kept - waiting))} more are written"
+    elif since is None:
+        return None
     else:
-        unread = next((one for one in commits if not one.of_others and _is_unread(one, source)), None)
-        if unread is None:
-            return []
-        age_s = now - unread.committed_at / 1000
-        part, left_s = age_s * 1000 / policy.minimum, policy.minimum / 1000 - age_s
-        soon = f"in {span(max(0.0, left_s))}"
-    if part < RETENTION_PART:
-        return []
-    text = f"retention of {table} takes what it hasn't read yet {soon if part < 1 else 'now'}, {otherwise}"
-    return [_of_query(line, source, Level.BAD, "retention", text)]
+        age_ms = (now - since) * 1000
+        part, soon = age_ms / kept, f"in {span(max(0.0, (kept - age_ms) / 1000))}"
+    return None if part < RETENTION_PART else soon if part < 1 else "now"
 
 
 def about_writers(stream: Stream, growths: Sequence[Growth], names: dict[str, str], now: float) -> list[Alert]:
@@ -181,13 +213,6 @@ def size(number: float) -> str:
             return f"{number:.3g} {unit}"
         number /= 1000
     return f"{number:.3g} TB"
-
-
-def _is_unread(commit: Commit, source: SourceLag) -> bool:
-    """Whether some of a commit lies behind a query's position."""
-    return any(offset > source.begin.get(segment, -1) for segment, offset in commit.cut.items()) and not all(
-        offset <= source.begin.get(segment, -1) for segment, offset in commit.cut.items()
-    )
 
 
 def _of_query(line: QueryLine, source: SourceLag, level: Level, kind: str, text: str) -> Alert:

@@ -11,14 +11,24 @@ from functools import partial
 from typing import Any
 
 from pyspark_pravega.client import Client, RetentionPolicy, Stream
+from pyspark_pravega.client.policies import UNLIMITED
 from pyspark_pravega.client.segments import segment_state
-from pyspark_pravega.connector.log import Commit, Ledger, State
+from pyspark_pravega.connector.log import Ledger, State
 from pyspark_pravega.connector.shared import shared_registry
 from pyspark_pravega.errors import PravegaError, StreamNotFoundError
-from pyspark_pravega.live.health.alerts import Alert, Level, about_jobs, about_lag, about_retention, about_writers
-from pyspark_pravega.live.pictures import MOST_COMMITS, Gallery, JobPicture
+from pyspark_pravega.live.health.alerts import (
+    Alert,
+    Level,
+    about_jobs,
+    about_lag,
+    about_retention,
+    about_subscribers,
+    about_writers,
+)
+from pyspark_pravega.live.pictures import Gallery, JobPicture
 from pyspark_pravega.live.progress import QueryWatch, table_name
 from pyspark_pravega.live.sampling import Sampler
+from pyspark_pravega.live.waiting import oldest_behind
 from pyspark_pravega.settings import Settings
 
 LOOKED_S = 3.0
@@ -115,15 +125,15 @@ class Health:
         return {"servers": servers, "logs": logs, "alerts": alerts}
 
     def _of_queries(self) -> list[Alert]:
-        now, alerts, logs = time.time(), list[Alert](), self._sampler.logs()
+        now, alerts = time.time(), list[Alert]()
         for line in self._watch.lines():
             for source in line.sources:
                 stream = Stream.parse(source.stream)
                 alerts += about_lag(line, source, self._watch.outlook(line, source), now)
                 policy = self._policy(stream)
                 if policy is not None and source.bytes_behind:
-                    commits = last_commits(*logs[stream]) if stream in logs else []
-                    alerts += about_retention(line, source, policy, commits, now)
+                    since = self._watch.waits_since(line, source)
+                    alerts += about_retention(line, source, policy, since, now)
         return alerts
 
     def _logs(self) -> tuple[list[LogLine], list[Alert]]:
@@ -143,8 +153,19 @@ class Health:
                 )
                 continue
             alerts += about_jobs(stream, jobs, state, now)
+            alerts += self._of_subscribers(stream, ledger, state, now)
             lines.append(_log_line(stream, state, tuple(jobs)))
         return lines, alerts
+
+    def _of_subscribers(self, stream: Stream, ledger: Ledger, state: State, now: float) -> list[Alert]:
+        policy = self._policy(stream)
+        if policy is None or policy.maximum == UNLIMITED:
+            return []
+        begins = self._sampler.begins(stream)
+        oldest, stored = oldest_behind(ledger, state.version, begins), self._sampler.lines([stream])
+        since = None if oldest is None else oldest.committed_at / 1000
+        names = self._client.controller.subscribers(stream)
+        return about_subscribers(stream, names, policy, sum(line.bytes for line in stored), since, now)
 
     def _policy(self, stream: Stream) -> RetentionPolicy | None:
         at, policy = self._policies.get(stream, (0.0, None))
@@ -191,11 +212,6 @@ class Health:
             return ""
 
         return [_asked("schema registry", str(self._settings.schema_registry_uri), ask)]
-
-
-def last_commits(ledger: Ledger, state: State) -> list[Commit]:
-    """A commit log's last versions, the oldest first."""
-    return ledger.commits(range(max(1, state.version - MOST_COMMITS + 1), state.version + 1))
 
 
 def _asked(kind: str, address: str, ask: Callable[[], str]) -> ServerLine:

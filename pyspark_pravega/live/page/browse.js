@@ -1,12 +1,12 @@
 // Namespaces with what is in them, and key-value tables.
 import { rowTable } from "./rows.js";
-import { ask, bytes, fill, make, panel, perSecond, quoted, sql, sqlName, table, whole } from "./values.js";
+import { ask, bytes, fill, listsOf, make, panel, perSecond, sql, sqlName, table, whole } from "./values.js";
 
 const keyValueName = (name) => `#/key-value/${name.split("/").map(encodeURIComponent).join("/")}`;
 
 export function namespacesView() {
   const list = table("Namespaces", ["Namespace", "Streams", "In", "Stored", "Key-value tables"], [1, 2, 3]), empty = make("p", { class: "empty", hidden: true }, "There are no namespaces yet: CREATE NAMESPACE makes one.");
-  const statement = sql("SHOW NAMESPACES IN pravega;"), box = panel("Streams and key-value tables", "w12", list.box, empty, statement.element);
+  const statement = sql(...listsOf([])), box = panel("Streams and key-value tables", "w12", list.box, empty, statement.element);
   const element = make("div", {}, make("div", { class: "bar" }, make("h1", {}, "Namespaces")), make("div", { class: "grid" }, box.element));
   list.box.classList.add("tall");
   async function look() {
@@ -14,7 +14,7 @@ export function namespacesView() {
     fill(list.body, answer.namespaces.map((one) => [make("a", { href: `#/streams/${encodeURIComponent(`${one.name}.`)}` }, one.name), whole(one.streams), perSecond(one.bytes_in, "B"), bytes(one.bytes),
       make("span", {}, ...(one.key_values.length ? one.key_values.flatMap((other, number) => [...(number ? [", "] : []), make("a", { href: keyValueName(other.name) }, other.table)]) : ["–"]))]), [1, 2, 3]);
     for (const row of list.body.rows) row.lastChild.className = "wrap";
-    statement.set("SHOW NAMESPACES IN pravega;", ...answer.namespaces.slice(0, 3).map((one) => `SHOW TABLES IN pravega.${quoted(one.name)};`));
+    statement.set(...listsOf(answer.namespaces.map((one) => one.name)));
     empty.hidden = answer.namespaces.length > 0;
   }
   return { element, look, every: 5000, title: "Namespaces" };

@@ -1,6 +1,6 @@
 // Streaming queries: what they read and write, and how their lag goes.
 import { lagChart } from "./charts.js";
-import { ago, ask, bytes, copyable, lasting, make, measure, nameOf, panel, perSecond, whole } from "./values.js";
+import { ago, ask, bytes, copyable, lasting, make, nameOf, panel, perSecond, several, whole } from "./values.js";
 
 const COLORS = { "keeping up": "good", "catching up": "good", steady: "", measuring: "", "falling behind": "bad" };
 
@@ -12,6 +12,9 @@ export function outlookOf(source) {
   const words = source.trend === "catching up" ? `caught up in about ${about(source.caught_up_s)}` : source.trend === "falling behind" ? `${perSecond(source.change, "B")} more` : "";
   return [tag, words];
 }
+
+/** How old the oldest row is that isn't read, in words. */
+export const waits = (since, now) => (since === null || since === undefined ? "" : `the oldest unread row is ${lasting(Math.max(0, now - since))} old`);
 
 /** The links to tables that a query reads or writes. */
 export const links = (tables) => tables.flatMap((one, number) => [...(number ? [", "] : []), make("a", { href: nameOf(one.stream) }, one.table)]);
@@ -32,7 +35,7 @@ function card(one) {
         error.before(words, drawing.element);
       }
       const { drawing, words } = places.get(source.stream), [tag, outlook] = outlookOf(source);
-      words.replaceChildren(make("strong", {}, bytes(source.bytes_behind)), ` behind in ${source.table}, about ${measure(source.events_behind, "")} events `, tag, make("span", { class: "quiet" }, ` ${[outlook, source.bytes_out === null ? "" : `reads ${perSecond(source.bytes_out, "B")}`].filter(Boolean).join(", ")}`));
+      words.replaceChildren(make("strong", {}, bytes(source.bytes_behind)), ` behind in ${source.version === null ? "" : "CHANGES of "}${source.table}, about ${several(source.events_behind, "event")} `, tag, make("span", { class: "quiet" }, ` ${[outlook, waits(source.waits_since, now), source.bytes_out === null ? "" : `reads ${perSecond(source.bytes_out, "B")}`].filter(Boolean).join(", ")}`));
       drawing.showHistory(source.history);
     }
   }

@@ -36,7 +36,7 @@ export function rowsPanel(name, soon) {
     const when = !words ? "" : isTime(words) ? ` TIMESTAMP AS OF ${literal(/^\d+$/.test(words) ? new Date(Number(words)).toISOString() : words)}` : ` VERSION AS OF ${/^\d+$/.test(words) ? words : literal(words)}`;
     const pattern = given.replaceAll("_", "\\_").replaceAll("%", "\\%").replaceAll("*", "%");
     const test = (name) => (one && !given.includes("*") ? `${quoted(name)} = ${literal(given)}` : `CAST(${quoted(name)} AS STRING) LIKE ${literal(one ? pattern : `%${pattern}%`)}`);
-    const where = given ? ` WHERE ${(one ? [one] : columns).map(test).join(" OR ")}` : "";
+    const where = given && columns.length ? ` WHERE ${(one ? [one] : columns).map(test).join(" OR ")}` : "";
     return `SELECT * FROM ${sqlName(table, isLog() && !words && !given ? "log" : "")}${when}${where} LIMIT 20;`;
   }
   function show(answer, table) {
@@ -51,7 +51,8 @@ export function rowsPanel(name, soon) {
       column.replaceChildren(make("option", { value: "" }, "any column"), ...answer.columns.map((one) => make("option", { value: one }, one)));
       column.value = answer.columns.includes(chosen) ? chosen : "";
     }
-    statement.set(statementOf(table, answer.columns));
+    // Where rows can't be shown the columns are those of before.
+    statement.set(statementOf(table, [...column.options].slice(1).map((one) => one.value)));
     if (answer.error) { note.textContent = ""; list.replaceChildren(make("p", { class: "error" }, answer.error)); return; }
     const words = [];
     if (isSearch) words.push(`${whole(answer.matching)} of ${whole(answer.searched)} rows${value.value ? " match" : ""}`, answer.moment === "now" ? "as it is now" : `as of ${answer.moment}`);

@@ -1,5 +1,5 @@
 // All streams: a table of which only the lines in view are in the document, and only those are asked for.
-import { ago, ask, bytes, make, measure, nameOf, perSecond, sql, whole } from "./values.js";
+import { ago, ask, bytes, listsOf, make, measure, nameOf, perSecond, sql, whole } from "./values.js";
 
 const COLUMNS = [
   ["table", "Table", ""], ["bytes_in", "In", "n"], ["curve", "Last minute", ""], ["events_in", "Events in", "n"], ["bytes_out", "Out", "n"],
@@ -38,7 +38,8 @@ export function streamsView(soon, text) {
   const grid = make("table", {}, make("caption", { class: "only-read" }, "Streams"), make("thead", {}, make("tr", {}, ...heads)), body);
   const box = make("div", { class: "scroll", tabindex: "-1" }, grid);
   const empty = make("p", { class: "empty", hidden: true });
-  const element = make("div", {}, make("div", { class: "bar" }, make("h1", {}, "Streams"), search, make("span", { class: "space" }), sums), make("div", { class: "panel streams" }, box), sql("SHOW TABLES IN pravega.`NAMESPACE`;", "-- or in a terminal: pravega-spark streams").element, empty);
+  const statement = sql(...listsOf([]));
+  const element = make("div", {}, make("div", { class: "bar" }, make("h1", {}, "Streams"), search, make("span", { class: "space" }), sums), make("div", { class: "panel streams" }, box), statement.element, empty);
   const lines = new Map();
   let begin = 0, waiting = null;
 
@@ -126,6 +127,7 @@ export function streamsView(soon, text) {
     }
     const count = answer.matching === answer.total ? whole(answer.total) : `${whole(answer.matching)} of ${whole(answer.total)}`;
     sums.textContent = `${count} stream${answer.total === 1 ? "" : "s"} · in ${perSecond(answer.bytes_in, "B")} · ${measure(answer.events_in, "")} events/s`;
+    statement.set(...listsOf([...new Set(answer.lines.map((one) => one.table.split(".")[0]))]));
     empty.hidden = answer.matching > 0;
     empty.textContent = answer.total ? "No stream has such a name." : "There are no streams yet: CREATE TABLE makes one.";
   }

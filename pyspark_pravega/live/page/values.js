@@ -5,11 +5,15 @@ const UNITS = ["", "k", "M", "G", "T", "P"];
 /** A number in about three digits: 1234567 is 1.23M. */
 export function short(number) {
   if (number === null || number === undefined) return "–";
+  if (number > 0 && number < 0.05) return "< 0.1";
   let power = 0;
   while (Math.abs(number) >= 999.5 && power < UNITS.length - 1) { number /= 1000; power += 1; }
   const digits = power === 0 && Number.isInteger(number) ? 0 : Math.max(0, (power ? 3 : 2) - String(Math.trunc(Math.abs(number))).length);
   return number.toFixed(digits) + UNITS[power];
 }
+
+/** A number of things: about 1.23M events. */
+export const several = (number, what) => `${short(number)} ${what}${number === 1 ? "" : "s"}`;
 
 /** The same with a unit, its prefix beside it: 1.23 kB. */
 export function measure(number, unit) {
@@ -115,6 +119,8 @@ export const sqlName = (table, kind = "") => {
   const place = table.indexOf("."), [namespace, name] = [table.slice(0, place), table.slice(place + 1)];
   return `pravega.${quoted(namespace)}.${quoted(kind ? `${name}$${kind}` : name)}`;
 };
+/** Statements that list the tables of some namespaces, of the first ones where there are many. */
+export const listsOf = (namespaces) => ["SHOW NAMESPACES IN pravega;", ...namespaces.slice(0, 3).map((name) => `SHOW TABLES IN pravega.${quoted(name)};`)];
 /** A text as SQL takes it. */
 export const literal = (text) => `'${text.replaceAll("\\", "\\\\").replaceAll("'", "\\'")}'`;
 /** The first part of an id that is long. */

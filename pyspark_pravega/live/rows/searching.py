@@ -13,9 +13,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_pravega import values
+from pyspark_pravega.catalog.pushdown import wanted_fractions
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import Snapshot, behind, check_in_stream, open_ledger, take_snapshot
 from pyspark_pravega.connector.options import ReadOptions
+from pyspark_pravega.connector.predicates import Predicate
 from pyspark_pravega.connector.read import (
     ChangesReader,
     RowChangesReader,
@@ -24,6 +26,7 @@ from pyspark_pravega.connector.read import (
     committed_ranges,
     moment_at,
     moment_of,
+    parts_of_keys,
     row_changes,
     rows_at,
     snapshot_reader,
@@ -34,10 +37,12 @@ from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.errors import ConfigurationError, PravegaError, did_you_mean
 from pyspark_pravega.live.rows.cells import MOST_ROWS, Cells, definition_of, shown_rows
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.spark.types import ByteType, IntegerType, LongType, ShortType, StringType
 
 MOST_BYTES = 16 << 20
 """So much is gone through for a search; more is for SQL."""
 TYPE = "_change_type"
+_WHOLE = (ByteType, ShortType, IntegerType, LongType)
 _BEFORE, _AFTER = "update_preimage", "update_postimage"
 
 
@@ -103,6 +108,7 @@ def _search(settings: Settings, stream: Stream, wanted: Wanted) -> dict[str, Any
     if wanted.column and wanted.column not in names:
         raise ConfigurationError(f'there is no column "{wanted.column}"{did_you_mean(wanted.column, names)}')
     snapshot, moment = _moment(client, definition, wanted)
+    snapshot = _of_key(client, definition, snapshot, wanted)
     is_part = snapshot.size > MOST_BYTES
     if is_part:
         shorter = None if definition.key is not None else _last_part(client, snapshot)
@@ -126,6 +132,22 @@ def _search(settings: Settings, stream: Stream, wanted: Wanted) -> dict[str, Any
         "is_part": is_part,
         "error": None,
     }
+
+
+def _of_key(client: Client, definition: TableDefinition, snapshot: Snapshot, wanted: Wanted) -> Snapshot:
+    """The part of a snapshot that may hold the rows of a key, where a key is wanted."""
+    if definition.key is None or not wanted.column or not wanted.value or "*" in wanted.value:
+        return snapshot
+    kind = definition.schema[wanted.column].dataType
+    if not isinstance(kind, (StringType, *_WHOLE)):
+        return snapshot
+    try:
+        value = wanted.value if isinstance(kind, StringType) else int(wanted.value)
+    except ValueError:
+        return snapshot
+    predicate = Predicate(column=wanted.column, comparison="=", values=(value,))
+    fractions = wanted_fractions(definition, [predicate])
+    return snapshot if fractions is None else parts_of_keys(client, snapshot, fractions)
 
 
 def _moment(client: Client, definition: TableDefinition, wanted: Wanted) -> tuple[Snapshot, str]:

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from pyarrow import ArrowException
 from pyarrow.fs import FileInfo, FileSelector, FileSystem, FileType, LocalFileSystem
 
-from pyspark_pravega.connector.stream import SourceOffset
+from pyspark_pravega.connector.stream import ChangesOffset, SourceOffset
 from pyspark_pravega.errors import ConfigurationError
 
 P = ParamSpec("P")
@@ -159,7 +159,9 @@ class Committed:
     batch: int
     """The number of its last micro-batch."""
     offsets: list[SourceOffset]
-    """The end of that in each of its Pravega sources."""
+    """The end of that in each of its sources that are streams."""
+    changes: list[ChangesOffset]
+    """The end of that in each of its sources that are CHANGES of a table."""
     times: dict[int, float]
     """When micro-batches were committed, in s since 1970: those that the checkpoint still has."""
 
@@ -192,10 +194,11 @@ def read_checkpoint(folder: Folder) -> Committed:
         raise ConfigurationError(f"checkpoint {folder} lacks the offsets of the micro-batches that it has committed")
     # A version, a line of Spark's own, and then a line for each source.
     lines = (folder / "offsets").read(str(batch)).splitlines()[2:]
-    offsets = [SourceOffset.from_json(line) for line in lines if _is_ours(line)]
-    if not offsets:
+    offsets = [SourceOffset.from_json(line) for line in lines if _has(line, "streams")]
+    changes = [ChangesOffset.from_json(line) for line in lines if _has(line, "changes")]
+    if not offsets and not changes:
         raise ConfigurationError(f"the query of checkpoint {folder} reads no Pravega stream")
-    return Committed(batch=batch, offsets=offsets, times=committed)
+    return Committed(batch=batch, offsets=offsets, changes=changes, times=committed)
 
 
 def _s3(given: dict[str, str]) -> FileSystem:
@@ -229,9 +232,10 @@ def _batches(folder: Folder) -> dict[int, float]:
     return {int(name): at for name, at in folder.times().items() if name.isdecimal()}
 
 
-def _is_ours(line: str) -> bool:
+def _has(line: str, what: str) -> bool:
+    """Whether it is an offset of ours, of that kind."""
     try:
         content = json.loads(line)
     except ValueError:
         return False
-    return isinstance(content, dict) and {"version", "streams"} <= content.keys()
+    return isinstance(content, dict) and {"version", what} <= content.keys()

@@ -7,7 +7,8 @@ import json
 from typing import TYPE_CHECKING
 
 from pyspark_pravega.client import Client
-from pyspark_pravega.connector.stream import SegmentLag, StreamFrontier, lag_of, summary
+from pyspark_pravega.connector.log import open_ledger
+from pyspark_pravega.connector.stream import SegmentLag, StreamFrontier, lag_of, summary, versions_behind
 from pyspark_pravega.sql.checkpoints import Folder, read_checkpoint
 from pyspark_pravega.sql.commands import add_connection, resolve_settings
 
@@ -45,6 +46,8 @@ def run(arguments: argparse.Namespace) -> int:
             for stream, position in offset.items():
                 parts = StreamFrontier(client, stream).behind(position)
                 lags_by_stream.append((str(stream), lag_of(client, parts.values())))
+        ledgers = [(offset, open_ledger(client, offset.stream)) for offset in committed.changes]
+        behind = [(offset, versions_behind(ledger, offset.commit)) for offset, ledger in ledgers if ledger is not None]
     for name, lags in lags_by_stream:
         figures = summary(lags)
         if arguments.json:
@@ -52,6 +55,19 @@ def run(arguments: argparse.Namespace) -> int:
             print(json.dumps({"stream": name, "batch": committed.batch, **numbers}))
         else:
             print(_table(name, committed.batch, lags, figures))
+    for one, changes in behind:
+        numbers = {
+            "versionsBehindLatest": float(changes.versions),
+            "totalBytesBehindLatest": float(changes.bytes),
+            "totalEventsBehindLatest": float(changes.events),
+        }
+        if arguments.json:
+            print(json.dumps({"stream": str(one.stream), "batch": committed.batch, **numbers}))
+        else:
+            print(f"CHANGES of {one.stream}, after micro-batch {committed.batch}, which has read version {one.commit}:")
+            counts = {"version": changes.versions, "byte": changes.bytes, "event": changes.events}
+            words = [f"{count:,} {what}{'' if count == 1 else 's'}" for what, count in counts.items()]
+            print(f"  {', '.join(words)} behind")
     return 0
 
 
