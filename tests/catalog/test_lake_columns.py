@@ -379,6 +379,7 @@ def test_columns_and_tables_change_before_and_behind_the_lake(
 
 
 @pytest.mark.parametrize("change", ["overwrite", "become", "empty"])
+@pytest.mark.in_turn
 def test_rows_are_replaced_while_they_are_tiered(
     catalog: Catalog, scope: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:

@@ -118,6 +118,7 @@ class TableView:
     """In place of an `IcebergTable` and of a `Change`: the table as it was when it was looked at."""
 
     folder, name, schema = "", "orders", _COLUMNS
+    _replaces = False
 
     def __init__(self, model: IcebergModel) -> None:
         assert model.properties is not None
@@ -127,12 +128,13 @@ class TableView:
     def columns(self) -> list[str]:
         return []
 
-    def change(self, *_: Any) -> TableView:
+    def change(self, _: Any, *, replaces: bool) -> TableView:
+        self._replaces = replaces
         return self
 
-    def commit(self, files: Sequence[FilesModel], properties: Mapping[str, str], *, replaces: bool) -> LakeSnapshot:
+    def commit(self, files: Sequence[FilesModel], properties: Mapping[str, str]) -> LakeSnapshot:
         base = None if self.snapshot is None else self.snapshot.id
-        return self._model.commit(base, files, properties, replaces=replaces)
+        return self._model.commit(base, files, properties, replaces=self._replaces)
 
 
 class TieredHistory(History):
