@@ -255,7 +255,7 @@ def main() -> int:
         ):
             (folder / "checkpoints").mkdir()
             query = (
-                spark.readStream.option("subscriber", "large_orders")
+                spark.readStream.option("subscriber", "large-orders")
                 .table("pravega.shop.orders")
                 .where("amount > 150")
                 .writeStream.option("checkpointLocation", str(folder / "checkpoints" / "large_orders"))
