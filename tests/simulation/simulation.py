@@ -286,6 +286,8 @@ class History:
         def look() -> tuple[list[Commit], State]:
             settle(self.cluster.client, log)
             world.sleep(20.0 if self.replaces else 1.0)
+            # What somebody sent before he died may have come since.
+            settle(self.cluster.client, log)
             if self.replaces:
                 self._look("the end")
             self._read("the end", 1)
