@@ -127,8 +127,8 @@ class DroppableModel(ClusterModel):
         return super().truncate(cut)
 
     def is_before(self, cut: Mapping[int, int], other: Mapping[int, int]) -> bool:
-        # One of a stream that was dropped before is refused.
-        return not set(cut) <= set(self.ranges) or super().is_before(cut, other)
+        # One of a stream that was dropped before is refused, also before there is another one.
+        return self.is_gone or not set(cut) <= set(self.ranges) or super().is_before(cut, other)
 
 
 class DroppingController(ControllerModel):
