@@ -75,8 +75,7 @@ class ConnectionPool:
         """Where key-value tables were when they were last opened, by scope and name."""
         self.known_tails: dict[Stream, tuple[StreamSegments, StreamCut, list[int]]] = {}
         """Of streams whose tail was looked at the segments that took events then, the head, and all segments behind it.
-        The segment stores tell whether it is still so: one is sealed, or isn't there any more. All is forgotten when a
-        connection was lost: other servers may answer at the same address, with streams of the same names."""
+        The segment stores tell whether it is still so: one is sealed, or isn't there any more."""
         self._idle: dict[tuple[str, int], list[Connection]] = defaultdict(list)
         self._lock = threading.Lock()
 
@@ -175,7 +174,6 @@ class ConnectionPool:
             if connection.is_sound():
                 return connection
             connection.close()
-            self.known_tails.clear()
             fresh, endpoint = True, self._endpoint(stream, segment_id, fresh=True)
         return self._connect(endpoint)
 
@@ -276,8 +274,6 @@ class ConnectionPool:
         elif isinstance(error, WrongHostError):
             # As Java's client does: the controller is asked for the new endpoint, not the old store's guess believed.
             self._endpoints.pop((stream, segment_id), None)
-        if isinstance(error, SegmentStoreUnavailableError):
-            self.known_tails.clear()
 
     def _connect(self, endpoint: tuple[str, int]) -> Connection:
         presence = self._presence(endpoint)
@@ -291,7 +287,6 @@ class ConnectionPool:
                 # By the caller's deadline: that tells nobody anything.
                 raise
             self._close_idle(endpoint)
-            self.known_tails.clear()
             raise presence.missed(error) from None
 
     def _presence(self, endpoint: tuple[str, int]) -> Presence:

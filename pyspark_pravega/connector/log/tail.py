@@ -120,7 +120,7 @@ def take_tail(client: Client, stream: Stream, bounds: Bounds | None = None) -> S
     if bounds is None and (before := known.get(stream)) is not None:
         # What has changed since the segment stores tell: a scale seals segments, a truncation moves their begins.
         tail = _tail_of(client, stream, *before)
-        if tail is not None and known.get(stream) is before:
+        if tail is not None:
             return tail
         known.pop(stream, None)
     current, head = bounds or tail_bounds(client, stream)
