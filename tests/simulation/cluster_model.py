@@ -65,12 +65,6 @@ class TransactionModel:
         """Until when it was pinged."""
 
 
-class Forgetful(dict[Any, Any]):
-    """What a client knows of streams' tails: nothing, so that histories stay what they were before it knew any."""
-
-    def __setitem__(self, *_: object) -> None: ...
-
-
 class ClusterModel:
     """One stream, of two segments at first."""
 
@@ -104,12 +98,7 @@ class ClusterModel:
             settings=SimpleNamespace(controller_uri="tcp://model:1", timeout=10.0),
         )
         self.client.pool = SimpleNamespace(
-            controller=self.controller,
-            timeout=10.0,
-            cluster=self,
-            table_segments={},
-            known_tails=Forgetful(),
-            known_endpoints=lambda *_: None,
+            controller=self.controller, timeout=10.0, cluster=self, table_segments={}, known_endpoints=lambda *_: None
         )
         world.server, world.accident, world.growth = self.work, self.end_a_lease, self.begin_scale
 

@@ -14,7 +14,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
-from cluster_model import KEYS, ClusterModel, Forgetful
+from cluster_model import KEYS, ClusterModel
 from ending import check_log, come_to_rest, rows_of
 from history import NEVER, Kind, Operation, UnexplainedError, content_of
 from model_patches import played_in
@@ -67,11 +67,7 @@ class Clusters:
             truncate=lambda cut: truncate_stream(self.client.pool, cut),
             settings=SimpleNamespace(controller_uri="tcp://model:1", timeout=10.0),
             pool=SimpleNamespace(
-                controller=controller,
-                timeout=10.0,
-                table_segments={},
-                known_tails=Forgetful(),
-                known_endpoints=lambda *_: None,
+                controller=controller, timeout=10.0, table_segments={}, known_endpoints=lambda *_: None
             ),
         )
         for model in self.models.values():

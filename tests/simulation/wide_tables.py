@@ -377,9 +377,6 @@ class LateDropHistory(WideHistory):
     def run(self) -> None:
         """As `WideHistory.run`."""
         decide, rng = Several._decide, self.world.rng
-        if self.seed % 2:
-            # Clients know tails, as those of the product do.
-            self.clusters.client.pool.known_tails = {}
 
         def decides(one: Several, *given: Any, **named: Any) -> Any:
             if not self.world.calm and rng.random() < 0.7:

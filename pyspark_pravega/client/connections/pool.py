@@ -17,7 +17,6 @@ from pyspark_pravega.client.connections.connection import Connection
 from pyspark_pravega.client.connections.tokens import Tokens
 from pyspark_pravega.client.controller import Controller
 from pyspark_pravega.client.names import Stream, StreamSegments
-from pyspark_pravega.client.stream_cut import StreamCut
 from pyspark_pravega.deadlines import Limit, Retries
 from pyspark_pravega.errors import SegmentStoreUnavailableError, TokenExpiredError, WrongHostError
 from pyspark_pravega.security import Tls
@@ -73,9 +72,6 @@ class ConnectionPool:
         self._endpoints: dict[tuple[Stream, int], tuple[str, int]] = {}
         self.table_segments: dict[tuple[str, str], StreamSegments] = {}
         """Where key-value tables were when they were last opened, by scope and name."""
-        self.known_tails: dict[Stream, tuple[StreamSegments, StreamCut, list[int]]] = {}
-        """Of streams whose tail was looked at the segments that took events then, the head, and all segments behind it.
-        The segment stores tell whether it is still so: one is sealed, or isn't there any more."""
         self._idle: dict[tuple[str, int], list[Connection]] = defaultdict(list)
         self._lock = threading.Lock()
 

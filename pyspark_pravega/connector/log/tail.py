@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut, StreamSegments
@@ -90,8 +90,6 @@ def behind(snapshot: Snapshot, begins: Mapping[int, int]) -> Snapshot:
 
 
 Bounds = tuple[StreamSegments, StreamCut]
-_KEPT = 4096
-"""Of how many streams it is remembered."""
 
 
 def tail_bounds(client: Client, stream: Stream) -> Bounds:
@@ -116,28 +114,11 @@ def take_tail(client: Client, stream: Stream, bounds: Bounds | None = None) -> S
     Returns:
         None when the stream scaled or was truncated meanwhile, also since the bounds were told: then try again.
     """
-    known = client.pool.known_tails
-    if bounds is None and (before := known.get(stream)) is not None:
-        # What has changed since the segment stores tell: a scale seals segments, a truncation moves their begins.
-        tail = _tail_of(client, stream, *before)
-        if tail is not None:
-            return tail
-        known.pop(stream, None)
+    controller = client.controller
     current, head = bounds or tail_bounds(client, stream)
     segment_ids = sorted(current.ids)
     if segment_ids != sorted(head):
-        segment_ids = sorted({*client.controller.segments_from(stream, head), *current.ids})
-    tail = _tail_of(client, stream, current, head, segment_ids)
-    if tail is not None:
-        if len(known) >= _KEPT:
-            known.clear()
-        known[stream] = current, head, segment_ids
-    return tail
-
-
-def _tail_of(
-    client: Client, stream: Stream, current: StreamSegments, head: StreamCut, segment_ids: Sequence[int]
-) -> Snapshot | None:
+        segment_ids = sorted({*controller.segments_from(stream, head), *current.ids})
     states = {}
     for segment_id, segment in segment_states(client.pool, stream, segment_ids).items():
         if segment is None:
