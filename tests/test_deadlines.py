@@ -21,7 +21,7 @@ def test_a_pause_takes_no_number_from_the_generator_that_the_program_may_have_se
 
 def test_an_error_that_remains_tells_since_when_it_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is what the last try met: of a store that was gone for minutes only that it had just closed a connection."""
-    monkeypatch.setattr(deadlines, "SAID_AFTER_S", 0.2)
+    monkeypatch.setattr(deadlines, "SAID_AFTER_S", 0.01)
     tries = Retries(0.5)
 
     def ask() -> None:

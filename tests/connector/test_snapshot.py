@@ -20,6 +20,7 @@ from pyspark_pravega.connector.log.entries import Intent
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.log.tail import tail_bounds, take_tail
 from pyspark_pravega.errors import StreamNotFoundError
+from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
@@ -145,6 +146,27 @@ def test_a_sealed_stream_is_read_whole(client: Client, settings: Settings, scope
     writer.commit([run_task(writer, *numbered("e", 20))])
     client.controller.seal_stream(table.stream)
     assert sorted(read_events(client, table)) == sorted(numbered("e", 20))
+
+
+@pytest.mark.in_turn
+def test_a_look_believes_nothing_of_servers_that_are_gone() -> None:
+    """Others may answer at their address, with a stream of the same name and more segments, of which it knows one."""
+    with Sandbox() as sandbox:
+        uri, port = sandbox.controller_uri, int(sandbox.controller_uri.rpartition(":")[2])
+        with Client(Settings(controller_uri=uri)) as other:
+            other.controller.create_scope("shop")
+            stream = make_stream(other, "shop", "orders")
+        client = Client(Settings(controller_uri=uri))
+        assert [take_snapshot(client, stream).current for _ in range(2)] == [frozenset({0})] * 2
+    with Sandbox(controller_port=port), client, Client(Settings(controller_uri=uri)) as other:
+        other.controller.create_scope(stream.scope)
+        make_stream(other, stream.scope, stream.name, segments=4)
+        with other.writer(stream) as writer:
+            for number in range(40):
+                writer.write(b"%d" % number, str(number))
+        snapshot = take_snapshot(client, stream)
+        assert (snapshot.current, snapshot.size) == (frozenset(range(4)), take_snapshot(other, stream).size)
+        assert {part.segment_id for part in snapshot.parts if part.size} == set(range(4))
 
 
 def test_a_stream_that_is_not_there_is_named(client: Client, scope: str) -> None:

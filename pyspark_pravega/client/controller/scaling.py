@@ -94,8 +94,8 @@ class ControllerScaling(ControllerStreams):
             stream: the stream.
             sealed: ids of current segments.
             new_ranges: (minimum, maximum) key of each new segment, each in [0, 1].
-            timeout: how long to wait, also for the end of other scales, in seconds; as long as for a call when None. One
-                takes 0.1 s mostly.
+            timeout: how long to wait, also for the end of other scales, in seconds; as long as for a call when None.
+                One takes 0.1 s mostly.
 
         Returns:
             The stream's segments afterwards.
