@@ -285,6 +285,10 @@ def test_many_streams_stay_smooth(client: Client, scope: str, page: tuple[Browse
     wait(window, "what was written to it", "cells(arguments[0]).bytes.startsWith('10.0')", last)
     print(f"longest task of the page: {window.run('return window.longest')} ms")
     assert_sound(window)
+    # Of others' events it says what they are.
+    window.open("about:blank")
+    window.open(f"{url}#/stream/{Stream(scope, last)}")
+    window.wait("what its events are", "return document.querySelector('.tag')?.textContent === 'raw events'")
 
 
 def test_nobody_asks_while_the_page_is_hidden(page: tuple[Browser, str]) -> None:
