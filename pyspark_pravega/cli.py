@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         code: int = arguments.run(arguments)
     except PravegaError as error:
-        print(f"pravega-spark: [{error.condition}] {error}", file=sys.stderr)
+        import_module("pyspark_pravega.sql.commands").tell(error)
         return 1
     except KeyboardInterrupt:
         return 130

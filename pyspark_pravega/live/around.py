@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -107,7 +108,7 @@ def around(settings: Settings, client: Client, stream: Stream, counts: LetterCou
     names = sorted({*client.controller.subscribers(stream), *versions})
     cuts = {} if holders is None else holders.cuts
     answer: dict[str, Any] = {
-        "subscribers": [_subscriber(ledger, name, versions.get(name)) for name in names],
+        "subscribers": _subscribers(ledger, names, versions),
         "cuts": [{"name": name, "created_at": cut.created_at} for name, cut in sorted(cuts.items())],
         "letters": None,
         "is_letters": False,
@@ -137,12 +138,22 @@ def around(settings: Settings, client: Client, stream: Stream, counts: LetterCou
     return answer
 
 
-def _subscriber(ledger: Ledger | None, name: str, version: int | None) -> dict[str, Any]:
-    behind, since = None, None
-    if ledger is not None and version is not None:
-        behind = max(0, ledger.state().version - version)
-        since = next((commit.committed_at for commit in ledger.commits([version + 1])), None)
-    return {"name": name, "version": version, "behind": behind, "waits_since": since}
+def _subscribers(ledger: Ledger | None, names: Sequence[str], versions: Mapping[str, int]) -> list[dict[str, Any]]:
+    last, times = 0, dict[int, int]()
+    if ledger is not None and versions:
+        last = ledger.state().version
+        following = {version + 1 for version in versions.values()}
+        times = {commit.version: commit.committed_at for commit in ledger.commits(sorted(following))}
+    return [
+        {
+            "name": name,
+            "version": version,
+            "behind": None if version is None else max(0, last - version),
+            "waits_since": None if version is None else times.get(version + 1),
+        }
+        for name in names
+        for version in [versions.get(name)]
+    ]
 
 
 def _key_values(client: Client, scope: str) -> list[str]:

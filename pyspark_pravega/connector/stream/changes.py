@@ -100,6 +100,14 @@ class VersionLag:
     events: int
     """Likewise."""
 
+    def figures(self) -> dict[str, int]:
+        """By the names under which a query's progress has them."""
+        return {
+            "versionsBehindLatest": self.versions,
+            "totalBytesBehindLatest": self.bytes,
+            "totalEventsBehindLatest": self.events,
+        }
+
 
 def versions_behind(ledger: Ledger, version: int) -> VersionLag:
     """How many versions came behind one.
@@ -279,12 +287,7 @@ class ChangesSource:
         ledger = self._ledger()
         if ledger is None:
             return {}
-        behind = versions_behind(ledger, consumed.commit)
-        return {
-            "versionsBehindLatest": str(behind.versions),
-            "totalBytesBehindLatest": str(behind.bytes),
-            "totalEventsBehindLatest": str(behind.events),
-        }
+        return {name: str(number) for name, number in versions_behind(ledger, consumed.commit).figures().items()}
 
     def _row_changes(self, ledger: Ledger, first: int, last: int) -> list[RowChangesPartition]:
         if not self._options.fail_on_data_loss:

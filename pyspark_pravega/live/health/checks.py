@@ -161,10 +161,12 @@ class Health:
         policy = self._policy(stream)
         if policy is None or policy.maximum == UNLIMITED:
             return []
+        names = self._client.controller.subscribers(stream)
+        if not names:
+            return []
         begins = self._sampler.begins(stream)
         oldest, stored = oldest_behind(ledger, state.version, begins), self._sampler.lines([stream])
         since = None if oldest is None else oldest.committed_at / 1000
-        names = self._client.controller.subscribers(stream)
         return about_subscribers(stream, names, policy, sum(line.bytes for line in stored), since, now)
 
     def _policy(self, stream: Stream) -> RetentionPolicy | None:

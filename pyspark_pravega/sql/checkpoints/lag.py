@@ -56,12 +56,8 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             print(_table(name, committed.batch, lags, figures))
     for one, changes in behind:
-        numbers = {
-            "versionsBehindLatest": float(changes.versions),
-            "totalBytesBehindLatest": float(changes.bytes),
-            "totalEventsBehindLatest": float(changes.events),
-        }
         if arguments.json:
+            numbers = {name: float(number) for name, number in changes.figures().items()}
             print(json.dumps({"stream": str(one.stream), "batch": committed.batch, **numbers}))
         else:
             print(f"CHANGES of {one.stream}, after micro-batch {committed.batch}, which has read version {one.commit}:")
