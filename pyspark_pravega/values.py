@@ -37,6 +37,16 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def literal(text: str) -> str:
+    """A text in quotes, as SQL has it.
+
+    Args:
+        text: the text.
+    """
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
 def names_of(text: str, *, empty: bool = False) -> tuple[str, ...]:
     """The names in a list that is separated by commas. Those that hold one stand in backticks, as in SQL.
 

@@ -57,7 +57,7 @@ from pyspark_pravega.serde.native import describe
 from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.settings import KEYS, SESSION_PREFIX, canonical_key
 from pyspark_pravega.spark.types import StructType
-from pyspark_pravega.values import listed, names_of
+from pyspark_pravega.values import listed, literal, names_of
 
 CODEC = "codec"
 """Shown with a table, and not settable: which codec decodes its events."""
@@ -421,7 +421,8 @@ def _apply_transforms(transforms: Sequence[Transform], kept: dict[str, str]) -> 
         if len(columns) != 1:
             raise UnsupportedOperationError(
                 f"CLUSTERED BY ({', '.join(columns)}): a routing key is one column here; write "
-                f"TBLPROPERTIES ('{ROUTING_KEY}' = '{','.join(columns)}', '{SEGMENTS}' = '...') for several"
+                f"TBLPROPERTIES ('{ROUTING_KEY}' = {literal(listed(columns))}, '{SEGMENTS}' = '{transform.buckets}') "
+                "for several"
             )
         column = listed(columns)
         if kept.get(ROUTING_KEY, column) not in (column, columns[0]):
@@ -453,7 +454,7 @@ def clustering_column(columns: Sequence[str]) -> str | None:
     if len(columns) > 1:
         raise UnsupportedOperationError(
             f"CLUSTER BY ({', '.join(columns)}): a routing key is one column here; write "
-            f"TBLPROPERTIES ('{ROUTING_KEY}' = '{','.join(columns)}') for several"
+            f"TBLPROPERTIES ('{ROUTING_KEY}' = {literal(listed(columns))}) for several"
         )
     return listed(columns) or None
 

@@ -7,6 +7,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark_pravega.values import literal, quoted
+
 
 @dataclass(frozen=True)
 class Transaction:
@@ -35,9 +37,9 @@ def transaction(
         Exception: what Spark raises of a statement. With `PRAVEGA_WRITE_CONFLICT` others have changed what the block
             had read, and it is to be run again.
     """
-    arguments = [] if query is None else [f"query => {_literal(query)}"]
+    arguments = [] if query is None else [f"query => {literal(query)}"]
     arguments += [] if epoch is None else [f"epoch => {int(epoch)}"]
-    system = f"`{catalog.replace('`', '``')}`.system"
+    system = f"{quoted(catalog)}.system"
     # A procedure is called when its statement is analysed. Spark Connect would do that once more for its rows.
     spark.sql(f"CALL {system}.begin({', '.join(arguments)})")
     try:
@@ -48,8 +50,3 @@ def transaction(
             spark.sql(f"CALL {system}.rollback()")
         raise
     spark.sql(f"CALL {system}.commit()")
-
-
-def _literal(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS, STREAM_PROPE
 from pyspark_pravega.connector.key_value import KEY_VALUE_PROPERTIES
 from pyspark_pravega.connector.log import History
 from pyspark_pravega.connector.table import OWN_PROPERTIES, Check, TableProperties
+from pyspark_pravega.connector.write.routing import Routing
 from pyspark_pravega.errors import (
     ConfigurationError,
     InvalidNameError,
@@ -251,6 +253,20 @@ def test_what_a_stream_can_not_be_is_refused_by_name(
     with pytest.raises(kind) as refused:
         check_request(schema, transforms, properties, (), lambda _: True)
     assert words in str(refused.value)
+
+
+@pytest.mark.parametrize("columns", list(combinations(["id", "a,b", "it's", "t`k", "back\\slash", " odd {x} "], 2)))
+def test_the_advice_of_a_routing_key_of_several_columns_is_taken(columns: tuple[str, str]) -> None:
+    schema = StructType([StructField(name, LongType()) for name in columns])
+    for transform, given in ((ClusterBy(columns=columns), {}), (Bucket(columns=columns, buckets=2), {"segments": "2"})):
+        with pytest.raises(UnsupportedOperationError) as refused:
+            check({}, transform, schema=schema)
+        texts = re.findall(r"'((?:[^'\\]|\\.)*)'", str(refused.value).partition("TBLPROPERTIES (")[2])
+        pairs = [re.sub(r"\\(.)", r"\1", text) for text in texts]
+        advised = dict(zip(pairs[::2], pairs[1::2], strict=True))
+        assert advised == {"routing-key": advised["routing-key"]} | given
+        request = check(advised, schema=schema)
+        assert Routing.parse(request.properties["routing-key"], columns).columns == columns
 
 
 @pytest.mark.parametrize("table_format", ["json", "protobuf"])

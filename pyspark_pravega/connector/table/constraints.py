@@ -17,6 +17,7 @@ from pyspark_pravega.errors import ConfigurationError, TableChangedError, Unsupp
 from pyspark_pravega.serde.formats import REGISTERED
 from pyspark_pravega.serde.schemas import avro
 from pyspark_pravega.spark.types import StructField, StructType
+from pyspark_pravega.values import literal
 
 DEFAULTS, CHECKS = "_defaults", "_checks"
 """The properties that keep them: an object of column and SQL, and a list of constraints."""
@@ -196,5 +197,5 @@ def _literal(kind: Any, value: Any) -> str | None:
     if kind in _NUMBERS and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
         return repr(value)
     if kind in _TEXTS and isinstance(value, str):
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        return literal(value)
     return None
