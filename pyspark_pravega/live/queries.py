@@ -5,17 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import pairwise
-from statistics import median
 from typing import Any
 
 from pyspark_pravega.client import Client
 from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.connector.stream import ChangesOffset, StreamFrontier, lag_of, versions_behind
 from pyspark_pravega.errors import PravegaError
+from pyspark_pravega.live.rates import rhythm
 from pyspark_pravega.sql.checkpoints import Committed, Folder, read_checkpoint
-
-_INTERVALS = 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +46,8 @@ class QueryLine:
     """When that was, in ms since 1970: as old as the file."""
     interval_ms: int | None
     """How far its last micro-batches are from each other, the one in the middle; None where there are too few."""
+    silence_ms: int | None
+    """For so long no micro-batch may come; None where none has come."""
     sources: tuple[SourceLag, ...]
     error: str | None
     """Why there is no lag."""
@@ -74,7 +73,8 @@ def query_lines(client: Client, folders: Iterable[Folder]) -> list[QueryLine]:
 
 
 def _of(folder: Folder, **known: Any) -> QueryLine:
-    unknown = {"query": None, "batch": None, "committed_at": None, "interval_ms": None, "sources": (), "error": None}
+    unknown: dict[str, Any] = dict.fromkeys(("query", "batch", "committed_at", "interval_ms", "silence_ms", "error"))
+    unknown["sources"] = ()
     return QueryLine(checkpoint=str(folder), name=folder.name, **{**unknown, **known})
 
 
@@ -85,7 +85,7 @@ def _line(client: Client, folder: Folder) -> QueryLine:
         known |= {
             "batch": committed.batch,
             "committed_at": round(committed.times[committed.batch] * 1000),
-            "interval_ms": _interval_ms(committed),
+            **_rhythm(committed),
         }
         sources: list[SourceLag] = []
         for offset in committed.offsets:
@@ -121,11 +121,13 @@ def _changes(client: Client, offset: ChangesOffset) -> SourceLag:
     )
 
 
-def _interval_ms(committed: Committed) -> int | None:
-    first = committed.batch - _INTERVALS
-    times = [at for batch, at in sorted(committed.times.items()) if first <= batch <= committed.batch]
-    gaps = [after - before for before, after in pairwise(times)]
-    return round(median(gaps) * 1000) if gaps else None
+def _rhythm(committed: Committed) -> dict[str, int | None]:
+    comes = rhythm([at for batch, at in sorted(committed.times.items()) if batch <= committed.batch])
+    interval_s = comes.interval_s
+    return {
+        "interval_ms": None if interval_s is None else round(interval_s * 1000),
+        "silence_ms": round(comes.silence_s * 1000),
+    }
 
 
 def _query_id(folder: Folder) -> str | None:

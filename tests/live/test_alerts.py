@@ -20,6 +20,7 @@ from pyspark_pravega.live.health.alerts import (
 from pyspark_pravega.live.pictures import JobPicture
 from pyspark_pravega.live.progress import Outlook, Trend
 from pyspark_pravega.live.queries import QueryLine, SourceLag
+from pyspark_pravega.live.rates import rhythm
 from pyspark_pravega.live.watched import Growth
 
 NOW = 1_800_000_000.0
@@ -31,7 +32,9 @@ def source(behind: int) -> SourceLag:
     return SourceLag(stream=str(STREAM), bytes_behind=behind, events_behind=behind // 100, segments=1, unread={0: 0})
 
 
-def query(one: SourceLag, *, silent_s: float = 1.0, interval_ms: int | None = 4000) -> QueryLine:
+def query(
+    one: SourceLag, *, silent_s: float = 1.0, interval_ms: int | None = 4000, silence_ms: int = 60_000
+) -> QueryLine:
     return QueryLine(
         checkpoint="/data/fraud",
         name="fraud",
@@ -39,6 +42,7 @@ def query(one: SourceLag, *, silent_s: float = 1.0, interval_ms: int | None = 40
         batch=7,
         committed_at=round((NOW - silent_s) * 1000),
         interval_ms=interval_ms,
+        silence_ms=silence_ms,
         sources=(one,),
         error=None,
     )
@@ -59,8 +63,28 @@ def test_a_lag_that_grows_and_a_query_that_has_stopped() -> None:
     assert told([alert]) == [(Level.BAD, "query")]
     assert alert.text == "no micro-batch for 5 min, and 3 MB of shop.large_orders wait: has it stopped?"
     # It runs once an hour, or nothing waits.
-    assert about_lag(query(behind, silent_s=300, interval_ms=3_600_000), behind, steady, NOW) == []
+    assert about_lag(query(behind, silent_s=300, silence_ms=36_000_000), behind, steady, NOW) == []
     assert about_lag(query(source(0), silent_s=300), source(0), steady, NOW) == []
+
+
+def test_a_query_that_runs_now_and_then_hasn_t_stopped() -> None:
+    behind, steady = source(3_000_000), Outlook(Trend.STEADY)
+    (alert,) = about_lag(query(behind, silent_s=300, interval_ms=None), behind, steady, NOW)
+    assert told([alert]) == [(Level.WARN, "query")]
+    assert alert.text == "its only micro-batch was 5 min ago, and 3 MB of shop.large_orders wait: is it to run again?"
+
+
+@pytest.mark.parametrize("batches", [1, 2, 5, 30])
+def test_what_runs_each_hour_may_be_silent_for_two(batches: int) -> None:
+    """Of the runs all micro-batches are known, or those of the last ones."""
+    times = [3600.0 * run + batch for run in range(10) for batch in range(batches)]
+    for known in (times, times[batches // 2 :]):
+        comes = rhythm(known)
+        assert 7000 <= comes.silence_s <= 36_000
+        assert batches == 2 or comes.interval_s == (3600 if batches == 1 else 1)
+    # After its first run nothing tells that there will be others; and one pause may have been a fault.
+    assert rhythm(times[:batches]).silence_s == 60
+    assert batches == 1 or rhythm(times[: 2 * batches]).silence_s == 60
 
 
 def test_what_retention_is_about_to_take() -> None:

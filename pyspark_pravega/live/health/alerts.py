@@ -14,12 +14,9 @@ from pyspark_pravega.connector.log import State
 from pyspark_pravega.live.pictures import JobPicture
 from pyspark_pravega.live.progress import Outlook, Trend, table_name
 from pyspark_pravega.live.queries import QueryLine, SourceLag
+from pyspark_pravega.live.rates import SILENT_INTERVALS, rhythm
 from pyspark_pravega.live.watched import Growth
 
-SILENT_S = 60.0
-"""Who is silent for less isn't silent."""
-SILENT_INTERVALS = 10
-"""Who wrote at about equal intervals, and then for so many of them didn't, is silent."""
 STEADY_S = 300.0
 """Jobs that wrote at about equal intervals for less were a burst, of which an end is to be expected."""
 IDLE_S, DAY_S = 3600.0, 86_400.0
@@ -72,8 +69,12 @@ def about_lag(line: QueryLine, source: SourceLag, goes: Outlook, now: float) -> 
     """
     table = table_name(Stream.parse(source.stream))
     silent_s = 0.0 if line.committed_at is None else now - line.committed_at / 1000
-    if source.bytes_behind and silent_s > max(SILENT_S, SILENT_INTERVALS * (line.interval_ms or 0) / 1000):
-        text = f"no micro-batch for {span(silent_s)}, and {size(source.bytes_behind)} of {table} wait: has it stopped?"
+    waits = f"{size(source.bytes_behind)} of {table} wait"
+    if source.bytes_behind and line.silence_ms is not None and silent_s > line.silence_ms / 1000:
+        if line.interval_ms is None:
+            text = f"its only micro-batch was {span(silent_s)} ago, and {waits}: is it to run again?"
+            return [_of_query(line, source, Level.WARN, "query", text)]
+        text = f"no micro-batch for {span(silent_s)}, and {waits}: has it stopped?"
         return [_of_query(line, source, Level.BAD, "query", text)]
     if goes.trend is Trend.FALLING_BEHIND and source.bytes_behind > GROWS_BYTES and goes.change is not None:
         text = f"falls behind {table} by {size(goes.change)} a second; {size(source.bytes_behind)} wait"
@@ -158,13 +159,13 @@ def about_writers(stream: Stream, growths: Sequence[Growth], names: dict[str, st
         gaps = [after - before for before, after in pairwise(times)]
         if len(times) < _LEAST_GROWTHS:
             continue
-        usual, silent_s = median(gaps), now - times[-1]
-        is_steady = query is not None or (times[-1] - times[0] >= STEADY_S and max(gaps) <= SILENT_INTERVALS * usual)
+        comes, silent_s = rhythm(times), now - times[-1]
+        is_steady = query is not None or (times[-1] - times[0] >= STEADY_S and max(gaps) <= SILENT_INTERVALS * median(gaps))
         limit = DAY_S if query is not None else IDLE_S
-        if not is_steady or not max(SILENT_S, SILENT_INTERVALS * usual) < silent_s < limit:
+        if not is_steady or not comes.silence_s < silent_s < limit:
             continue
         who = "nobody" if query is None else f"query {names.get(query, query[:8])} no longer"
-        text = f"{who} writes to it for {span(silent_s)} now; before that something came every {span(usual)}"
+        text = f"{who} writes to it for {span(silent_s)} now; before that something came every {span(comes.interval_s or 0.0)}"
         alerts.append(_of_stream(stream, Level.WARN, "writer", text, since=times[-1]))
     return alerts
 
