@@ -17,7 +17,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,6 @@ from waiting import eventually
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.controller import controller_pb2 as pb
-from pyspark_pravega.errors import OperationFailedError
 from pyspark_pravega.sandbox import Sandbox
 
 pytestmark = [pytest.mark.server, pytest.mark.timeout(28800)]
@@ -117,9 +116,7 @@ def scaled(client: Client, streams: list[Stream], seed: int, count: Counter[str]
             for _ in range(chance.randint(1, 12)):
                 if over.wait(chance.uniform(0.3, 2.5)):
                     return
-                # Where stores are gone it may take longer than is waited for.
-                with suppress(OperationFailedError):
-                    scale_at_random(client, chance.choice(streams), chance)
+                scale_at_random(client, chance.choice(streams), chance)
                 count["scales"] += 1
         except BaseException as error:
             failures.append(error)

@@ -160,12 +160,13 @@ def about_writers(stream: Stream, growths: Sequence[Growth], names: dict[str, st
         if len(times) < _LEAST_GROWTHS:
             continue
         comes, silent_s = rhythm(times), now - times[-1]
-        is_steady = query is not None or (times[-1] - times[0] >= STEADY_S and max(gaps) <= SILENT_INTERVALS * median(gaps))
-        limit = DAY_S if query is not None else IDLE_S
+        goes_on = times[-1] - times[0] >= STEADY_S and max(gaps) <= SILENT_INTERVALS * median(gaps)
+        is_steady, limit = (goes_on, IDLE_S) if query is None else (True, DAY_S)
         if not is_steady or not comes.silence_s < silent_s < limit:
             continue
         who = "nobody" if query is None else f"query {names.get(query, query[:8])} no longer"
-        text = f"{who} writes to it for {span(silent_s)} now; before that something came every {span(comes.interval_s or 0.0)}"
+        usual = span(comes.interval_s or 0.0)
+        text = f"{who} writes to it for {span(silent_s)} now; before that something came every {usual}"
         alerts.append(_of_stream(stream, Level.WARN, "writer", text, since=times[-1]))
     return alerts
 
