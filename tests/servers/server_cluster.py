@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import resource
 import shutil
+import socket
 import threading
 import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
+from urllib.parse import urlsplit
 
 from pyspark_pravega.sandbox.cluster import Cluster, Member
 from pyspark_pravega.settings import Settings
 
 START_S = 480.0
+REGISTRY_S = 60.0
+"""A registry that runs, and doesn't listen for so long, is started again, as a liveness probe has it."""
 _REBALANCE_S = 10
 """Pravega's own default: docs/production.md says how long fail-over takes with it."""
 
@@ -53,6 +57,7 @@ class ServerCluster:
         self.registry = self.servers["registry"]
         self.controller_uri = self._cluster.controller_uri
         self.settings = Settings.resolve({}, environ=self._cluster.environment())
+        self._registry_silent_since: float | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -132,6 +137,25 @@ class ServerCluster:
         for name, server in self.servers.items():
             if server.process is not None and not server.runs and name not in but:
                 self.start(name, wait=False)
+        if "registry" not in but:
+            self._start_silent_registry()
+
+    def _start_silent_registry(self) -> None:
+        """One that was started while segment stores were away may never come up."""
+        address = urlsplit(self.settings.schema_registry_uri or "")
+        try:
+            socket.create_connection((address.hostname, address.port or 0), timeout=1).close()
+        except OSError:
+            now = time.monotonic()
+            since = self._registry_silent_since = self._registry_silent_since or now
+            if now - since > REGISTRY_S:
+                lines = self.log("registry").read_text(errors="replace").splitlines()[-15:]
+                print("the registry doesn't listen, and is started again:", *lines, sep="\n    ", flush=True)
+                self.kill("registry")
+                self.start("registry", wait=False)
+                self._registry_silent_since = None
+        else:
+            self._registry_silent_since = None
 
     def _limit_files(self, name: str, size: int) -> None:
         process = self.servers[name].process

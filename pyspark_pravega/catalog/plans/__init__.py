@@ -8,6 +8,7 @@ of how the JVM is told.
 """
 
 from pyspark_pravega.catalog.plans.moments import QueryMoment
+from pyspark_pravega.catalog.plans.narrowing import NarrowedScan
 from pyspark_pravega.catalog.plans.planner import Planner
 from pyspark_pravega.catalog.plans.read_request import (
     ChangesBounds,
@@ -18,7 +19,7 @@ from pyspark_pravega.catalog.plans.read_request import (
     text_of_moment,
 )
 from pyspark_pravega.catalog.plans.sampling import Sampling
-from pyspark_pravega.catalog.plans.scans import NarrowedScan, PlannedScan, ScanRequest
+from pyspark_pravega.catalog.plans.scans import PlannedScan, ScanRequest
 from pyspark_pravega.catalog.plans.streams import Source, StreamReads
 from pyspark_pravega.catalog.plans.transactions import ENDS, OpenTransaction, OwnRows, Transactions
 from pyspark_pravega.catalog.plans.writes import (

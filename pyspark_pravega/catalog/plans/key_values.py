@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_pravega import settings
-from pyspark_pravega.catalog.plans.scans import NarrowedScan, PlannedScan, ScanRequest
+from pyspark_pravega.catalog.plans.narrowing import NarrowedScan
+from pyspark_pravega.catalog.plans.scans import PlannedScan, ScanRequest
 from pyspark_pravega.catalog.sizes import estimated_memory
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValueReader, Wanted, made_as, narrowed
 from pyspark_pravega.connector.option_names import reads_own

@@ -15,10 +15,12 @@ from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.names import stream_of
 from pyspark_pravega.catalog.plans import key_values, scans, writes
 from pyspark_pravega.catalog.plans.moments import QueryMoment
+from pyspark_pravega.catalog.plans.narrowing import NarrowedScan, narrow_scan
 from pyspark_pravega.catalog.plans.read_request import Position, all_columns
-from pyspark_pravega.catalog.plans.scans import NarrowedScan, PlannedScan, ScanRequest
+from pyspark_pravega.catalog.plans.scans import PlannedScan, ScanRequest
 from pyspark_pravega.catalog.plans.transactions import ENDS, OpenTransaction, in_transaction
 from pyspark_pravega.catalog.statements import Staged, is_metadata
+from pyspark_pravega.connector.index import Condition
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
 from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.connector.option_names import METADATA, READ_KEYS, reads_own
@@ -145,6 +147,7 @@ class Planner:
         seen: ReadSet | None,
         predicates: Predicates,
         routing: str | None = None,
+        condition: Condition = None,
     ) -> NarrowedScan | None:
         """What of a planned read further predicates leave, as of the same moment; None for all of it.
 
@@ -156,11 +159,12 @@ class Planner:
             seen: as of the plan, as is `routing`.
             predicates: what Spark tells of their columns.
             routing: None where the plan doesn't tell.
+            condition: all of them that can be told, of a table with an index.
         """
         definition = self._relation(namespace, table, options)
         if isinstance(definition, KeyValueDefinition):
             return key_values.narrow_scan(definition, partitions, predicates, routing)
-        return scans.narrow_scan(definition, partitions, seen, predicates, routing)
+        return narrow_scan(definition, partitions, seen, predicates, routing, condition, options)
 
     def count_rows(
         self,

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.plans.moments import QueryMoment
+from pyspark_pravega.catalog.plans.narrowing import fingerprint
 from pyspark_pravega.catalog.plans.read_request import Position, all_columns, changes_of, with_read_options
 from pyspark_pravega.catalog.plans.skipping import wanted_parts
 from pyspark_pravega.catalog.plans.transactions import ENDS, OpenTransaction, OwnRows
@@ -25,8 +26,6 @@ from pyspark_pravega.catalog.pushdown import (
     counted_until,
     counted_with_lake,
     narrowed,
-    narrowed_chains,
-    routing_fingerprint,
     wanted_fractions,
 )
 from pyspark_pravega.catalog.sizes import estimated_memory, estimated_rows
@@ -130,24 +129,13 @@ class PlannedScan:
     shared_memory: int
     """How many bytes a task shares with its worker at most; 0 for none."""
     routing: str
-    """By what it is known where rows lie, for `narrow_scan`."""
+    """By what it is known where rows lie, by their keys or an index, for `narrow_scan`."""
     seen: ReadSet | None = None
     """What a statement that replaces the table's rows has read of it; None where it has read a moment of the past."""
     extent: str | None = None
     """What EXPLAIN says about it, where that isn't the number of segments and bytes."""
     skipped: int = 0
     """Bytes of events that the table's index saves from being read."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class NarrowedScan:
-    """What of a `PlannedScan` is left when a join's other side has told its keys."""
-
-    partitions: Sequence[InputPartition]
-    slices: int
-    seen: ReadSet | None = None
-    extent: str | None = None
-    """As of `PlannedScan`."""
 
 
 def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
@@ -368,39 +356,9 @@ class _Read:
             memory=estimated_memory(columns, reader.schema, size, rows, has_names=self.definition.format == JSON),
             slices=len({part.segment_id for part in parts}),
             shared_memory=self.definition.settings.shared_memory,
-            routing=routing_fingerprint(self.definition),
+            routing=fingerprint(self.definition),
             seen=seen,
         )
-
-
-def narrow_scan(
-    definition: TableDefinition,
-    partitions: Sequence[InputPartition],
-    seen: ReadSet | None,
-    predicates: Predicates,
-    routing: str | None = None,
-) -> NarrowedScan | None:
-    """What of a planned read further predicates leave, as of the same moment.
-
-    Args:
-        definition: what the stream is as a table.
-        partitions: those of the plan.
-        seen: as of the plan.
-        predicates: what Spark tells of their columns.
-        routing: as of the plan; None where it doesn't tell.
-
-    Returns:
-        None for all of it.
-    """
-    if routing not in (None, routing_fingerprint(definition)):
-        # The table has changed while the query ran: where its keys lie now says nothing of what is read.
-        return None
-    left = narrowed_chains(definition, partitions, seen, predicates)
-    if left is None:
-        return None
-    chains, seen = left
-    segments = {part.segment_id for chain in chains for part in chain.parts}
-    return NarrowedScan(partitions=chains, slices=len(segments), seen=seen)
 
 
 def check_read(definition: TableDefinition, options: Mapping[str, str]) -> Extent | None:

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
+from pyspark.sql.datasource import InputPartition
+
 from pyspark_pravega.client import SegmentPart, Stream
 from pyspark_pravega.connector.index import BlockIndex, Condition, names_in, skipped, values_of
-from pyspark_pravega.connector.log import Ledger
+from pyspark_pravega.connector.log import Ledger, open_ledger
+from pyspark_pravega.connector.option_names import reads_own
+from pyspark_pravega.connector.options import ReadOptions
+from pyspark_pravega.connector.read import SlicePartition
+from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition, indexed_columns
 from pyspark_pravega.serde.lenient import PERMISSIVE
 
@@ -88,3 +95,55 @@ def wanted_parts(
         indexes.learn(ledger, last)
         some = list(indexes.by_version.values())
     return skipped(parts, some, values_of(condition, columns), columns.values())
+
+
+def index_fingerprint(definition: TableDefinition) -> str:
+    """What decides what an index says of a column: equal where its blocks may be passed over by the same name.
+
+    Args:
+        definition: what the stream is as a table.
+    """
+    columns = [(column.name, *column.key) for column in indexed_columns(definition)]
+    return f"{definition.group_made}: {columns}"
+
+
+def wanted_partitions(
+    definition: TableDefinition,
+    partitions: Sequence[InputPartition],
+    condition: Condition,
+    options: Mapping[str, str],
+) -> tuple[list[InputPartition], int] | None:
+    """What of a read that is planned already is wanted, when a join's other side has told its values.
+
+    Args:
+        definition: what the stream is as a table without a key.
+        partitions: those of the plan.
+        condition: what Spark tells.
+        options: the read's.
+
+    Returns:
+        The partitions that are left, and how many bytes of events that saves; None where all are wanted.
+    """
+    events = ReadOptions.of_table(reads_own(options), versions=definition.is_changes).events
+    if definition.is_changes or (events.mode or definition.mode) == PERMISSIVE:
+        return None
+    # What a transaction has written has no place in the stream yet, so no index.
+    parts = [part for one in partitions if type(one) is SlicePartition for part in one.parts if not part.transaction]
+    ledger = open_ledger(shared_client(definition.settings), definition.stream) if parts else None
+    by_segment: dict[int, list[SegmentPart]] = defaultdict(list)
+    for part in wanted_parts(definition, ledger, parts, condition):
+        by_segment[part.segment_id].append(part)
+    saved = sum(part.size for part in parts) - sum(part.size for some in by_segment.values() for part in some)
+    if not saved:
+        return None
+    left: list[InputPartition] = []
+    for one in partitions:
+        if type(one) is not SlicePartition:
+            left.append(one)
+        elif kept := [wanted for part in one.parts for wanted in _within(part, by_segment[part.segment_id])]:
+            left.append(SlicePartition(kept))
+    return left, saved
+
+
+def _within(part: SegmentPart, wanted: Sequence[SegmentPart]) -> Sequence[SegmentPart]:
+    return [part] if part.transaction else [one for one in wanted if part.start <= one.start < part.end]

@@ -18,7 +18,15 @@ from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.pushdown import routing_columns
 from pyspark_pravega.connector.key_value import METADATA_COLUMNS, VERSION, KeyValueDefinition, KeyValuePlan, made_as
 from pyspark_pravega.connector.read import CHANGE_COLUMNS
-from pyspark_pravega.connector.table import CHECKS, DEFAULTS, Check, TableDefinition, avro_defaults, with_defaults
+from pyspark_pravega.connector.table import (
+    CHECKS,
+    DEFAULTS,
+    Check,
+    TableDefinition,
+    avro_defaults,
+    indexed_columns,
+    with_defaults,
+)
 from pyspark_pravega.errors import InvalidNameError
 
 
@@ -64,6 +72,8 @@ def with_changes(schema: StructType) -> StructType:
 
 
 def _lookup(definition: TableDefinition) -> list[str]:
+    if definition.key is None and not definition.is_changes:
+        return [column.name for column in indexed_columns(definition)]
     # That a routing key names no columns is told who reads or writes.
     with suppress(InvalidNameError):
         return list(routing_columns(definition))
@@ -182,6 +192,7 @@ def narrowed_scan(left: NarrowedScan) -> messages.NarrowedScan:
         "partitions": [text_of(partition) for partition in left.partitions],
         "segments": left.slices,
         "seen": None if left.seen is None else left.seen.to_json(),
+        "skipped": left.skipped,
     }
     if left.extent is not None:
         message["extent"] = left.extent

@@ -63,7 +63,7 @@ class Table(TypedDict):
     rowId: list[str]
     """The columns that must be known of a row to delete it."""
     lookup: list[str]
-    """The columns whose values tell where a row lies; none where nothing tells that."""
+    """The columns whose values tell where a row lies, by its key or an index; none where nothing tells that."""
     position: NotRequired[PositionText]
     """Which part of the stream is meant where not all of it is; opaque to the JVM."""
     metadata: NotRequired[str]
@@ -176,13 +176,15 @@ class PlannedScan(TypedDict):
 
 
 class NarrowedScan(TypedDict):
-    """What of a `PlannedScan` is left when a join's other side has told its keys."""
+    """What of a `PlannedScan` is left when a join's other side has told its values."""
 
     partitions: list[Text64]
     segments: int
     seen: str | None
     extent: NotRequired[str]
     """As of `PlannedScan`."""
+    skipped: int
+    """Bytes of events that this saves, by the table's index."""
 
 
 class CountedRows(TypedDict):

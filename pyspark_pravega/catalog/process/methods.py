@@ -328,11 +328,12 @@ class CatalogMethods:
         seen: str | None,
         predicates: list[Predicate],
         routing: str | None = None,
+        condition: dict[str, Any] | None = None,
     ) -> NarrowedScan | None:
         """What of a planned read further predicates leave, as of the same moment; None for all of it."""
         planned = [value_of(partition) for partition in partitions]
         read = None if seen is None else ReadSet.from_json(seen)
-        left = self.planner.narrow_scan(namespace, table, options, planned, read, predicates, routing)
+        left = self.planner.narrow_scan(namespace, table, options, planned, read, predicates, routing, condition)
         return None if left is None else answers.narrowed_scan(left)
 
     def count_rows(

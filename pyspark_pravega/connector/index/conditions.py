@@ -7,10 +7,11 @@ a wrong yes costs time, and a wrong no costs rows.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
-from pyspark_pravega.connector.index.figures import Figures, IndexedColumn, Value, behind_prefix, literal
+from pyspark_pravega.connector.index.figures import Figures, IndexedColumn, behind_prefix, literal
 
 Condition: TypeAlias = "Mapping[str, Any] | None"
 
@@ -58,8 +59,10 @@ def values_of(condition: Condition, columns: Mapping[str, IndexedColumn]) -> Con
     column = columns.get(condition["column"])
     if column is None:
         return None
-    values = [literal(value, column.type) for value in condition["values"]]
-    return None if None in values else {**condition, "values": values}
+    values: list[Any] = [literal(value, column.type) for value in condition["values"]]
+    if None in values:
+        return None
+    return {**condition, "values": sorted(values) if condition["comparison"] == "IN" else values}
 
 
 def possible(condition: Condition, figures: Mapping[str, Figures]) -> Possible:
@@ -129,9 +132,11 @@ def _other(of: Callable[..., Possible]) -> Callable[..., Possible]:
     return opposite
 
 
-def _among(own: Figures, *values: Value) -> Possible:
+def _among(own: Figures, *values: Any) -> Possible:
+    """Of values in their order: a join may tell thousands, and there may be thousands of blocks."""
     # Sets of floating-point numbers tell -0.0 from 0.0, unlike all other comparisons: so nothing is said of "not".
-    return Possible(any(_equal(own, value).true for value in values), True)
+    behind = bisect_left(values, own.least)
+    return Possible(behind < len(values) and _reaches(own, values[behind]), True)
 
 
 def _begins(own: Figures, prefix: Any) -> Possible:

@@ -281,7 +281,7 @@ public class PravegaTable extends EvolvingTable
     return primaryKey;
   }
 
-  /** The columns whose values tell where a row lies; none where nothing tells that. */
+  /** The columns whose values tell where a row lies, by its key or an index; none where nothing tells that. */
   public List<String> lookup() {
     return lookup;
   }

@@ -7,6 +7,7 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Literal;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.And;
 import org.apache.spark.sql.connector.expressions.filter.Not;
@@ -17,6 +18,11 @@ import org.apache.spark.sql.connector.expressions.filter.Predicate;
 final class Conditions {
   private static final Map<String, String> MIRRORED =
       Map.of("=", "=", "<=>", "<=>", "<>", "<>", "<", ">", ">", "<", "<=", ">=", ">=", "<=");
+
+  private static final String IN = "IN";
+
+  /** A join's other side may tell millions of values. */
+  private static final int MOST_VALUES = 10_000;
 
   /** JSON that is much deeper isn't written, or not read. */
   private static final int DEEPEST = 50;
@@ -81,11 +87,16 @@ final class Conditions {
     }
     if (children.length == 0
         || !(children[0] instanceof NamedReference column)
-        || column.fieldNames().length != 1) {
+        || column.fieldNames().length != 1
+        || children.length > MOST_VALUES) {
       return null;
     }
     List<Object> values = new ArrayList<>();
     for (int i = 1; i < children.length; i++) {
+      if (IN.equals(name) && children[i] instanceof Literal<?> literal && literal.value() == null) {
+        // No row is in a list because of a null in it.
+        continue;
+      }
       Object value = Predicates.value(children[i]);
       if (value == null) {
         return null;

@@ -76,6 +76,10 @@ final class PravegaBatch implements Batch {
 
     /** All that they say together, as far as it can be told; null of a table that has no index. */
     private Map<String, Object> condition() {
+      return condition(predicates);
+    }
+
+    private Map<String, Object> condition(List<Predicate> predicates) {
       return table.properties().containsKey(INDEX_COLUMNS) ? Conditions.of(predicates) : null;
     }
 
@@ -128,7 +132,8 @@ final class PravegaBatch implements Batch {
             "partitions", planned.get("partitions"),
             "seen", planned.get("seen"),
             "routing", planned.get("routing"),
-            "predicates", Predicates.of(predicates));
+            "predicates", Predicates.of(predicates),
+            "condition", read.condition(List.of(predicates)));
     narrowed = left.isNull() ? null : left;
   }
 
@@ -147,7 +152,7 @@ final class PravegaBatch implements Batch {
       return " [" + extent.asText() + "]";
     }
     String without = skipped() == 0 ? "" : ", " + skipped() + " bytes skipped";
-    return " [" + left().get("segments").asInt() + " segments with events, " + size() + " bytes" + without + "]";
+    return " [" + left().get("segments").asInt() + " segments with events, " + (size() - skippedLate()) + " bytes" + without + "]";
   }
 
   /** What a statement that replaces the table's rows has read of it; null of a moment of the past, or nothing yet. */
@@ -162,11 +167,16 @@ final class PravegaBatch implements Batch {
 
   /** How many bytes the table's index saves. */
   private long skipped() {
-    return plan().path("skipped").asLong();
+    return plan().path("skipped").asLong() + skippedLate();
+  }
+
+  /** How many of them it saved when the query ran. */
+  private long skippedLate() {
+    return narrowed == null ? 0 : narrowed.path("skipped").asLong();
   }
 
   synchronized CustomTaskMetric[] metrics() {
-    return plan == null ? new CustomTaskMetric[0] : ScanMetric.values(size(), skipped());
+    return plan == null ? new CustomTaskMetric[0] : ScanMetric.values(size() - skippedLate(), skipped());
   }
 
   long size() {
