@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import ssl
 import time
@@ -47,6 +48,9 @@ _PASSING = (500, 502, 503, 504)
 - The first change after the registry's own token for Pravega has expired (its client then sends a buffer that is gone).
 - Creating a group that others create in the same instant ("UPDATE_TABLE_ENTRIES").
 """
+_WITHOUT_PRAVEGA = re.compile(r"_schemaregistry/|Failed to create scope")
+"""What 0.6.0 says in such an answer when Pravega doesn't answer it: it names a table of its own, in which its schemas
+lie (`TableStore`: "updateEntries in table: _schemaregistry/groups/0")."""
 
 
 class _NoAnswerError(Exception):
@@ -156,14 +160,15 @@ class Transport:
                     continue
                 raise self._unreachable(doing, str(lost), begun) from None
             status = response.status_code
-            if status in _AWAY and self._again(retries, begun):
+            without_pravega = status == httpx.codes.INTERNAL_SERVER_ERROR and _WITHOUT_PRAVEGA.search(response.text)
+            if (status in _AWAY or without_pravega) and self._again(retries, begun):
                 continue
             self._contact.heard()
             if status in expect:
                 return response
             if refusals and status in refusals:
                 break
-            if status not in _PASSING or retries.failures >= MAX_FAILURES or not retries.again():
+            if without_pravega or status not in _PASSING or retries.failures >= MAX_FAILURES or not retries.again():
                 break
         text = _without_secrets(response.text.strip(), headers)[:500]
         if refusals and status in refusals:
@@ -280,6 +285,11 @@ class Transport:
         if status == 403:
             return AuthenticationError(
                 f"can't {doing}: the user has no permission for it from the schema registry at {self.uri}"
+            )
+        if status == httpx.codes.INTERNAL_SERVER_ERROR and _WITHOUT_PRAVEGA.search(text):
+            return RegistryUnavailableError(
+                f"can't {doing}: Pravega, in which it keeps its schemas, doesn't answer the schema registry at "
+                f"{self.uri}{reason}: see to Pravega's segment stores and controllers, and try again"
             )
         if status in (502, 503, 504):
             return RegistryUnavailableError(

@@ -441,6 +441,22 @@ def test_a_call_is_tried_again_where_that_may_help() -> None:
         registry.ping()
 
 
+def test_a_registry_that_waits_for_pravega_is_waited_for() -> None:
+    """What its store says then; another error with the same status isn't tried for as long."""
+    store, other = b"updateEntries in table: _schemaregistry/groups/0", b"Oops"
+    failed = {text: b"HTTP/1.1 500 Oops\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text) for text in (store, other)}
+    done = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    with answering([*[failed[store]] * (transport.MAX_FAILURES + 2), done]) as uri, SchemaRegistry(uri) as registry:
+        registry.ping()
+    for text, error, words in ((store, RegistryUnavailableError, "Pravega"), (other, OperationFailedError, "500")):
+        with (
+            answering(itertools.repeat(failed[text])) as uri,
+            SchemaRegistry(uri, timeout=2) as registry,
+            pytest.raises(error, match=words),
+        ):
+            registry.ping()
+
+
 def test_a_deadline_of_the_caller_ends_a_call() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as dead,
