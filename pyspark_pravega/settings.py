@@ -198,6 +198,8 @@ class Settings:
     """How many bytes a Spark task that reads shares with its Python worker at most; 0 for none."""
     format_classes: str | None = None
     """Which classes may be imported as tables' formats: patterns such as `package.module:*`, with commas between."""
+    lake: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """How files of a lake are reached, as its catalog's configuration says; it may hold credentials."""
 
     @property
     def controllers(self) -> tuple[tuple[str, int], ...]:
@@ -334,7 +336,7 @@ class Settings:
                     f"stored: set it in the catalog's configuration (spark.sql.catalog.NAME.{key}), or "
                     f"{_ENVIRONMENT[key]} where Spark's driver runs"
                 )
-        settings = Settings.resolve(given, catalog=configured, environ={})
+        settings = replace(Settings.resolve(given, catalog=configured, environ={}), lake=self.lake)
         if settings.has_credentials and not ({"username", "password"} <= given.keys() or "auth-token" in given):
             for key in _ADDRESSES:
                 if key in given and not _addresses(settings, key) <= _addresses(self, key):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pyspark_pravega.catalog.looks import Looks
 from pyspark_pravega.catalog.names import scope_of, stream_of
@@ -18,7 +19,7 @@ from pyspark_pravega.errors import (
     ScopeNotFoundError,
     StreamNotFoundError,
 )
-from pyspark_pravega.lake import LakeConfiguration
+from pyspark_pravega.lake import LakeConfiguration, file_properties
 from pyspark_pravega.registry import SchemaRegistry
 from pyspark_pravega.settings import Settings
 
@@ -42,8 +43,8 @@ class CatalogBase:
             settings: where the cluster and the registry are.
             lake: where the lake is, as of `LakeConfiguration.of`.
         """
-        self.settings = settings
         self._lake = dict(lake or {})
+        self.settings = replace(settings, lake=file_properties(self._lake))
         self._streams: Looks[Stream, TableDefinition] = Looks(_KEPT)
         self._key_values: Looks[Stream, KeyValueDefinition | None] = Looks(_KEPT)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
-from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError
+from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.lake.stores import PREFIX, WAREHOUSE, is_remote, place_of, uri_of
 
-PREFIX = "lake."
-TYPE, URI, WAREHOUSE = "type", "uri", "warehouse"
+TYPE, URI = "type", "uri"
 TYPES = ("sql", "rest", "hive", "glue")
 _FOLDER, _DATABASE = "pravega-lake", "catalog.db"
 
@@ -21,11 +20,11 @@ class LakeConfiguration:
 
     properties: Mapping[str, str]
     """As pyiceberg takes them; they may hold credentials."""
-    folder: Path
-    """Where the files of tables are."""
+    warehouse: str
+    """Where the files of tables are: a folder, or `s3://bucket/path`."""
 
     def __repr__(self) -> str:
-        return f"LakeConfiguration({self.folder})"
+        return f"LakeConfiguration({self.warehouse})"
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> LakeConfiguration:
@@ -36,32 +35,16 @@ class LakeConfiguration:
 
         Raises:
             ConfigurationError: one means nothing.
-            UnsupportedOperationError: the files aren't to lie in a folder.
+            UnsupportedOperationError: the files are to lie where they can't.
         """
         given = {name.lower(): text.strip() for name, text in options.items() if text.strip()}
         kind = given.get(TYPE, "sql").lower()
         if kind not in TYPES:
             raise ConfigurationError(f'"{PREFIX}{TYPE}" must be one of {", ".join(TYPES)}, not "{kind[:60]}"')
-        folder = folder_of(given.get(WAREHOUSE, _FOLDER))
-        if kind != "sql" and URI not in given and kind != "glue":
+        warehouse = place_of(given.get(WAREHOUSE, _FOLDER))
+        if kind not in ("sql", "glue") and URI not in given:
             raise ConfigurationError(f'"{PREFIX}{TYPE}" {kind} needs "{PREFIX}{URI}", where that catalog is')
-        uri = given.get(URI, f"sqlite:///{folder / _DATABASE}")
-        return cls(properties={**given, TYPE: kind, URI: uri, WAREHOUSE: folder.as_uri()}, folder=folder)
-
-
-def folder_of(location: str) -> Path:
-    """The folder, or the file, of a location.
-
-    Args:
-        location: a path, or a URI.
-
-    Raises:
-        UnsupportedOperationError: it isn't one of this machine's file system.
-    """
-    parts = urlsplit(location)
-    if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
-        raise UnsupportedOperationError(
-            f'the lake can\'t be at "{parts.scheme}://{parts.netloc}" yet: "{PREFIX}{WAREHOUSE}" must be a folder that '
-            "all machines see by the same path"
-        )
-    return Path(unquote(parts.path) if parts.scheme else location).absolute()
+        properties = {**given, TYPE: kind, WAREHOUSE: uri_of(warehouse)}
+        if URI not in given and not is_remote(warehouse):
+            properties[URI] = f"sqlite:///{Path(warehouse) / _DATABASE}"
+        return cls(properties=properties, warehouse=warehouse)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import ArrowException
 
+from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.lake.columns import VERSION
+from pyspark_pravega.lake.stores import Store
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -38,7 +42,7 @@ class LakeFile:
     @property
     def made_by(self) -> str:
         """Who has written it: a `FileWriter` by its name, which has written the files of its name in their order."""
-        return Path(self.path).name.rpartition("-")[0]
+        return PurePosixPath(self.path).name.rpartition("-")[0]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,23 +97,25 @@ class FileWriter:
     stay in their order.
     """
 
-    def __init__(self, folder: Path, name: str, schema: pa.Schema, size: int, group_size: int) -> None:
+    def __init__(self, store: Store, folder: str, name: str, schema: pa.Schema, size: int, group_size: int) -> None:
         """Write nothing yet.
 
         Args:
+            store: reaches them.
             folder: where the files are to be.
             name: what their names begin with.
             schema: that of the batches, with the ids of Iceberg's fields.
             size: of how many bytes a file is, about.
             group_size: of how many bytes of rows in memory a row group is made, about.
         """
-        self._folder, self._name, self._schema = folder, name, schema
+        self._store, self._folder, self._name, self._schema = store, folder, name, schema
         self._size, self._group_size = size, group_size
         self._held: dict[int, list[pa.RecordBatch]] = {}
         self._bytes: Counter[int] = Counter()
         """Of what is held, by lane."""
         self._writer: pq.ParquetWriter | None = None
-        self.paths: list[Path] = []
+        self._sink: pa.NativeFile | None = None
+        self.paths: list[str] = []
         """The files, in their order."""
         self.rows = 0
         """All rows so far."""
@@ -146,16 +152,27 @@ class FileWriter:
     def close(self) -> None:
         """Write what is left."""
         self.settle()
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        self._end_file()
 
     def discard(self) -> None:
-        """Remove the files."""
-        if self._writer is not None:
-            self._writer.close()
+        """Remove the files, as far as they can be."""
+        for close in (self._writer and self._writer.close, self._sink and self._sink.close):
+            # One that isn't closed would come when it is collected.
+            with suppress(OSError, ArrowException):
+                if close:
+                    close()
+        self._writer = self._sink = None
         for path in self.paths:
-            path.unlink(missing_ok=True)
+            with suppress(OSError, PravegaError):
+                self._store.remove(path)
+
+    def _end_file(self) -> None:
+        if self._writer is None or self._sink is None:
+            return
+        with self._store.asking(self.paths[-1]):
+            self._writer.close()
+            self._sink.close()
+        self._writer = self._sink = None
 
     def _write_group(self, lanes: Sequence[int]) -> None:
         batches = [batch for lane in lanes for batch in self._held.pop(lane)]
@@ -167,20 +184,22 @@ class FileWriter:
             # Who has no lake doesn't wait for it to be loaded.
             import pyarrow.parquet as pq
 
-            self._folder.mkdir(parents=True, exist_ok=True)
-            path = self._folder / f"{self._name}-{len(self.paths):05d}.parquet"
+            path = f"{self._folder}/{self._name}-{len(self.paths):05d}.parquet"
+            self._sink = self._store.sink(path)
             self.paths.append(path)
             # Without Arrow's own schema: it would tell readers of types that Iceberg doesn't know.
-            self._writer = pq.ParquetWriter(path, self._schema, compression="zstd", store_schema=False)
+            self._writer = pq.ParquetWriter(self._sink, self._schema, compression="zstd", store_schema=False)
+        assert self._sink is not None
         rows = pa.Table.from_batches(batches, self._schema)
-        self._writer.write_table(rows, row_group_size=_GROUP_ROWS)
+        with self._store.asking(self.paths[-1]):
+            self._writer.write_table(rows, row_group_size=_GROUP_ROWS)
         self.rows += rows.num_rows
-        if self.paths[-1].stat().st_size >= self._size:
-            self._writer.close()
-            self._writer = None
+        if self._sink.tell() >= self._size:
+            self._end_file()
 
 
 def read_file(
+    store: Store,
     path: str,
     schema: pa.Schema,
     last: int | None = None,
@@ -190,6 +209,7 @@ def read_file(
     """Read a file, or a share of its row groups.
 
     Args:
+        store: reaches it.
         path: the file.
         schema: the wanted columns, as they are wanted; those that it hasn't are null. None for rows only: then a
             column comes that nobody has asked for.
@@ -197,9 +217,7 @@ def read_file(
         wanted: which values are wanted: row groups that have none are passed over, and all other rows come.
         share: which share, from 0 on, and of how many.
     """
-    import pyarrow.parquet as pq
-
-    with pq.ParquetFile(path, memory_map=True) as file:
+    with store.parquet(path) as file:
         there = file.schema_arrow.names
         names = [name for name in schema.names if name in there]
         leaves = {file.metadata.schema.column(i).path: i for i in range(len(file.metadata.schema))}

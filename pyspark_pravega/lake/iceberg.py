@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
@@ -24,11 +24,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import BooleanType, IcebergType, ListType, MapType, StringType, StructType
+from pyiceberg.utils.config import Config
 
-from pyspark_pravega.errors import ConflictError, UnsupportedOperationError
+from pyspark_pravega.errors import ConfigurationError, ConflictError, UnsupportedOperationError
 from pyspark_pravega.lake.columns import VERSION
-from pyspark_pravega.lake.configuration import LakeConfiguration, folder_of
+from pyspark_pravega.lake.configuration import URI, LakeConfiguration
 from pyspark_pravega.lake.files import Between, LakeFile, LakeSnapshot
+from pyspark_pravega.lake.stores import PREFIX, Store, StoredFile, is_remote, place_of, uri_of
 
 _NAME = "pravega"
 """What the catalog is called: in one of SQL its tables stand under that."""
@@ -42,9 +44,9 @@ _FIELD_ID = b"PARQUET:field_id"
 class IcebergTable:
     """One Iceberg table, as it is when it is looked at."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: Table, store: Store) -> None:
         """Use a table that was looked up."""
-        self._table = table
+        self._table, self.store = table, store
 
     @property
     def name(self) -> str:
@@ -63,15 +65,15 @@ class IcebergTable:
         return None if snapshot is None else _snapshot_of(self._table, snapshot)
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> str:
         """Where its files are."""
-        return folder_of(self._table.location()) / "data"
+        return f"{place_of(self._table.location())}/data"
 
     def columns(self) -> list[str]:
         """The names of its columns."""
         return [field.name for field in self._table.schema().fields]
 
-    def unknown_files(self, known: Sequence[str], older_than_s: float) -> list[Path]:
+    def unknown_files(self, known: Sequence[str], older_than_s: float) -> list[StoredFile]:
         """The files in its folder that no snapshot and no metadata of it name: those of commits that were broken off.
 
         Args:
@@ -80,17 +82,18 @@ class IcebergTable:
         """
         table, metadata = self._table, self._table.metadata
         named = {table.metadata_location, *known, *(entry.metadata_file for entry in metadata.metadata_log)}
-        for snapshot in metadata.snapshots:
-            named.add(snapshot.manifest_list)
-            for manifest in snapshot.manifests(table.io):
-                named.add(manifest.manifest_path)
-                entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
-                named |= {entry.data_file.file_path for entry in entries}
-        paths = {folder_of(location) for location in named if location}
+        location = place_of(table.location())
+        with self.store.asking(location):
+            for snapshot in metadata.snapshots:
+                named.add(snapshot.manifest_list)
+                for manifest in snapshot.manifests(table.io):
+                    named.add(manifest.manifest_path)
+                    entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
+                    named |= {entry.data_file.file_path for entry in entries}
+        paths = {place_of(one) for one in named if one}
         until = time.time() - older_than_s
-        folders = (self.folder, self.folder.parent / "metadata")
-        files = [path for folder in folders if folder.is_dir() for path in folder.iterdir() if path.is_file()]
-        return [path for path in files if path not in paths and path.stat().st_mtime <= until]
+        files = [file for folder in (self.folder, f"{location}/metadata") for file in self.store.files(folder)]
+        return [file for file in files if file.path not in paths and file.changed_at <= until]
 
     def change(self, columns: pa.Schema, *, replaces: bool = False) -> Change:
         """Begin a change, for which nothing is written yet.
@@ -100,15 +103,15 @@ class IcebergTable:
             replaces: whether its files take the place of all before: then columns go that the new ones don't have, or
                 have with another type.
         """
-        return Change(self._table, columns, replaces=replaces)
+        return Change(self._table, self.store, columns, replaces=replaces)
 
 
 class Change:
     """A snapshot that is being made, perhaps with new columns. It becomes visible as a whole, or not at all."""
 
-    def __init__(self, table: Table, columns: pa.Schema, *, replaces: bool = False) -> None:
+    def __init__(self, table: Table, store: Store, columns: pa.Schema, *, replaces: bool = False) -> None:
         """See `IcebergTable.change`."""
-        self._table, self._replaces = table, replaces
+        self._table, self._store, self._replaces = table, store, replaces
         self._transaction = table.transaction()
         outdated = _outdated(table.schema(), columns) if replaces else set()
         if outdated:
@@ -124,7 +127,7 @@ class Change:
         self.schema = _with_ids(columns, self._schema)
         """What files of it hold."""
 
-    def commit(self, paths: Sequence[Path], properties: Mapping[str, str]) -> LakeSnapshot:
+    def commit(self, paths: Sequence[str], properties: Mapping[str, str]) -> LakeSnapshot:
         """Make the snapshot.
 
         Args:
@@ -133,9 +136,14 @@ class Change:
 
         Raises:
             ConflictError: another one was made since the table was looked at; nothing was done.
+            As `Store.asking`: it may be done or not.
         """
+        with self._store.asking(place_of(self._table.location())):
+            return self._commit(paths, properties)
+
+    def _commit(self, paths: Sequence[str], properties: Mapping[str, str]) -> LakeSnapshot:
         metadata, io = self._transaction.table_metadata, self._table.io
-        files = [parquet_file_to_data_file(io=io, table_metadata=metadata, file_path=path.as_uri()) for path in paths]
+        files = [parquet_file_to_data_file(io=io, table_metadata=metadata, file_path=uri_of(path)) for path in paths]
         update = self._transaction.update_snapshot(snapshot_properties=dict(properties))
         before = self._table.current_snapshot()
         with update.overwrite() if self._replaces and before is not None else update.fast_append() as snapshot:
@@ -162,8 +170,10 @@ def find_table(configuration: LakeConfiguration, name: tuple[str, str]) -> Icebe
         configuration: where the lake is.
         name: its namespace and its own.
     """
+    store = store_of(tuple(configuration.properties.items()))
     try:
-        return IcebergTable(_catalog(configuration).load_table(name))
+        with store.asking(configuration.warehouse):
+            return IcebergTable(_catalog(configuration, store).load_table(name), store)
     except NoSuchTableError:
         return None
 
@@ -179,33 +189,56 @@ def make_table(
         columns: its columns.
         properties: what it is to say of itself.
     """
-    catalog = _catalog(configuration)
-    catalog.create_namespace_if_not_exists(name[:1])
-    try:
-        return IcebergTable(catalog.create_table(name, columns, properties={**_OWN_PROPERTIES, **properties}))
-    except TableAlreadyExistsError:
-        return IcebergTable(catalog.load_table(name))
+    store = store_of(tuple(configuration.properties.items()))
+    with store.asking(configuration.warehouse):
+        catalog = _catalog(configuration, store)
+        catalog.create_namespace_if_not_exists(name[:1])
+        try:
+            table = catalog.create_table(name, columns, properties={**_OWN_PROPERTIES, **properties})
+        except TableAlreadyExistsError:
+            table = catalog.load_table(name)
+        return IcebergTable(table, store)
+
+
+def store_of(properties: tuple[tuple[str, str], ...]) -> Store:
+    """How the lake's files are reached: as a configuration says, and for the rest pyiceberg's own variables and file.
+
+    Args:
+        properties: those of a configuration.
+    """
+    return Store.of({**_elsewhere(), **dict(properties)})
+
+
+def _elsewhere() -> dict[str, str]:
+    """What pyiceberg's own variables and file say of the lake."""
+    known = Config().get_catalog_config(_NAME) or {}
+    return {name: text for name, text in cast(dict[str, Any], known).items() if isinstance(text, str)}
 
 
 @lru_cache(maxsize=64)
-def snapshot_at(metadata: str, snapshot: int) -> LakeSnapshot:
+def snapshot_at(store: Store, metadata: str, snapshot: int) -> LakeSnapshot:
     """What a snapshot says of itself. It never changes.
 
     Args:
+        store: reaches the lake's files.
         metadata: where the metadata lie that show it.
         snapshot: its id.
     """
-    table = StaticTable.from_metadata(metadata)
+    with store.asking(place_of(metadata)):
+        table = StaticTable.from_metadata(metadata, dict(store.properties))
     there = table.snapshot_by_id(snapshot)
     assert there is not None
     return _snapshot_of(table, there)
 
 
 @lru_cache(maxsize=64)
-def files_of(metadata: str, snapshot: int, last: int | None = None, wanted: tuple[Between, ...] = ()) -> list[LakeFile]:
+def files_of(
+    store: Store, metadata: str, snapshot: int, last: int | None = None, wanted: tuple[Between, ...] = ()
+) -> list[LakeFile]:
     """The files of a snapshot that may hold what is wanted. They never change.
 
     Args:
+        store: reaches the lake's files.
         metadata: where the metadata lie that show it.
         snapshot: its id.
         last: the last version whose rows are wanted; None for all.
@@ -214,14 +247,16 @@ def files_of(metadata: str, snapshot: int, last: int | None = None, wanted: tupl
     Raises:
         UnsupportedOperationError: some of their rows aren't the snapshot's: another program has deleted them.
     """
-    table = StaticTable.from_metadata(metadata)
-    tasks = table.scan(row_filter=_condition(table.schema(), last, wanted), snapshot_id=snapshot).plan_files()
+    with store.asking(place_of(metadata)):
+        table = StaticTable.from_metadata(metadata, dict(store.properties))
+        scan = table.scan(row_filter=_condition(table.schema(), last, wanted), snapshot_id=snapshot)
+        tasks = list(scan.plan_files())
     version: Any = table.schema().find_field(VERSION)
     files = []
     for task in tasks:
         if task.delete_files:
             raise UnsupportedOperationError(f'another program has deleted rows of the Iceberg table of "{metadata}"')
-        path = str(folder_of(task.file.file_path))
+        path = place_of(task.file.file_path)
         least = (task.file.lower_bounds or {}).get(version.field_id)
         files.append(
             LakeFile(
@@ -248,10 +283,17 @@ def _condition(schema: Schema, last: int | None, wanted: Sequence[Between]) -> B
     return condition
 
 
-def _catalog(configuration: LakeConfiguration) -> Catalog:
-    if configuration.properties["type"] == "sql":
-        configuration.folder.mkdir(parents=True, exist_ok=True)
-    return load_catalog(_NAME, **dict(configuration.properties))
+def _catalog(configuration: LakeConfiguration, store: Store) -> Catalog:
+    properties = {**_elsewhere(), **configuration.properties}
+    if properties["type"] == "sql":
+        if not is_remote(configuration.warehouse):
+            Path(configuration.warehouse).mkdir(parents=True, exist_ok=True)
+        elif URI not in properties:
+            raise ConfigurationError(
+                f'the lake {configuration.warehouse} needs "{PREFIX}{URI}", where Iceberg\'s catalog is, as '
+                "sqlite:////data/lake.db or postgresql+psycopg2://host/lake: a bucket can't hold it"
+            )
+    return load_catalog(_NAME, **{**properties, **dict(store.properties)})
 
 
 def _snapshot_of(table: Table, snapshot: Snapshot) -> LakeSnapshot:

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pyspark_pravega.lake.columns import POSITIONS, VERSION
 from pyspark_pravega.lake.files import BATCH_ROWS, Between
+from pyspark_pravega.lake.stores import Store
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
@@ -42,18 +43,17 @@ class GroupOfRows:
     bytes: int
 
 
-def groups_in(path: str, after: int, last: int) -> list[GroupOfRows]:
+def groups_in(store: Store, path: str, after: int, last: int) -> list[GroupOfRows]:
     """The row groups of a file that may hold rows of some versions.
 
     Args:
+        store: reaches it.
         path: the file.
         after: the version before the first one.
         last: the last one.
     """
-    import pyarrow.parquet as pq
-
     groups = []
-    with pq.ParquetFile(path, memory_map=True) as file:
+    with store.parquet(path) as file:
         leaves = {file.metadata.schema.column(i).path: i for i in range(len(file.metadata.schema))}
         versions = Between(column=VERSION, least=after + 1, most=last)
         for number in range(file.metadata.num_row_groups):
@@ -64,17 +64,16 @@ def groups_in(path: str, after: int, last: int) -> list[GroupOfRows]:
     return groups
 
 
-def rows_of_versions(path: str, after: int) -> dict[int, int]:
+def rows_of_versions(store: Store, path: str, after: int) -> dict[int, int]:
     """How many rows a file has of each version.
 
     Args:
+        store: reaches it.
         path: the file.
         after: the version before the first one that is asked for.
     """
-    import pyarrow.parquet as pq
-
     counts: dict[int, int] = {}
-    with pq.ParquetFile(path, memory_map=True) as file:
+    with store.parquet(path) as file:
         groups = range(file.metadata.num_row_groups)
         for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=[VERSION], use_threads=False):
             versions, rows = np.unique(batch.column(0).to_numpy(), return_counts=True)
@@ -84,20 +83,21 @@ def rows_of_versions(path: str, after: int) -> dict[int, int]:
     return counts
 
 
-def read_span(path: str, groups: Sequence[int], columns: Sequence[str], span: Span) -> Iterator[pa.RecordBatch]:
+def read_span(
+    store: Store, path: str, groups: Sequence[int], columns: Sequence[str], span: Span
+) -> Iterator[pa.RecordBatch]:
     """Read rows of a file, in the order in which they stand there.
 
     Args:
+        store: reaches it.
         path: the file.
         groups: the numbers of the row groups.
         columns: the wanted ones; those that the file hasn't don't come. Those of the lake come besides.
         span: which rows.
     """
-    import pyarrow.parquet as pq
-
     ids = np.array(sorted(span.segments), np.int64)
     starts, ends = (np.array([span.segments[id][side] for id in ids.tolist()], np.int64) for side in (0, 1))
-    with pq.ParquetFile(path, memory_map=True) as file:
+    with store.parquet(path) as file:
         there = set(file.schema_arrow.names)
         names = list(dict.fromkeys([*(name for name in columns if name in there), SEGMENT, OFFSET, VERSION]))
         for batch in file.iter_batches(BATCH_ROWS, row_groups=list(groups), columns=names, use_threads=False):

@@ -44,10 +44,13 @@ def forgets(patch: pytest.MonkeyPatch, versions: int) -> None:
 class Table:
     """A table with a lake, and what each of its versions holds, as Python knows it."""
 
+    where: Mapping[str, str] = {}
+    """A catalog's `lake.*`; without them the lake is in the folder."""
+
     def __init__(self, catalog: Catalog, scope: str, folder: Path, table: str = "t", **properties: str) -> None:
         """Make it, with two segments and columns `id` and `name`."""
         self.folder, self.properties = folder, {"lake": "iceberg", **properties}
-        self.catalog = Catalog(catalog.settings, {"warehouse": str(folder)})
+        self.catalog = Catalog(catalog.settings, self.where or {"warehouse": str(folder)})
         given = self.properties if self.properties["lake"] else {}
         self.stream: Stream = make(self.catalog, scope, table, segments=2, **given)
         self.columns = COLUMNS.fieldNames()
@@ -66,6 +69,10 @@ class Table:
     def name(self) -> str:
         """For procedures."""
         return str(self.stream)
+
+    def alone(self) -> dict[str, str]:
+        """How pyiceberg alone finds the lake."""
+        return {"uri": f"sqlite:///{self.folder}/catalog.db", "warehouse": self.folder.as_uri()}
 
     @property
     def files(self) -> set[str]:
@@ -206,9 +213,7 @@ class Table:
 
     def iceberg(self) -> tuple[int, list[Row]]:
         """What pyiceberg alone reads: up to which version that is by its own word, and the rows, sorted."""
-        uri = f"sqlite:///{self.folder}/catalog.db"
-        catalog = load_catalog("pravega", type="sql", uri=uri, warehouse=self.folder.as_uri())
-        table = catalog.load_table(iceberg_name(self.stream))
+        table = load_catalog("pravega", type="sql", **self.alone()).load_table(iceberg_name(self.stream))
         names = [name for name in self.columns if name in table.schema().column_names]
         rows = table.scan(selected_fields=tuple(names)).to_arrow().select(names).to_pylist()
         snapshot = table.current_snapshot()

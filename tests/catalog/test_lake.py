@@ -169,7 +169,7 @@ def test_a_process_that_is_killed_loses_and_doubles_nothing(catalog: Catalog, sc
     lake = table.state().lake
     assert lake is not None
     assert lake.snapshot is not None
-    known = {Path(file.path).name for file in iceberg.files_of(lake.metadata, lake.snapshot)}
+    known = {Path(file.path).name for file in iceberg.files_of(iceberg.store_of(()), lake.metadata, lake.snapshot)}
     assert known < files, "the one that died with its files written has left some"
     for left in (1, 0):
         assert table.catalog.procedures.call("clean_lake", [table.name, "1 day"]) == [[0, 0]]

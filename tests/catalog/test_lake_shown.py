@@ -106,7 +106,7 @@ def test_the_command_tiers_all_tables_that_have_a_lake(
         ([f"{scope}/tt"], "did you mean"),
         (["--every", "soon"], "must be a time"),
         (["--lake", "warehouse"], "NAME=VALUE"),
-        (["--lake", "warehouse=s3://x/y"], "can't be at"),
+        (["--lake", "warehouse=gs://x/y"], "can't be at"),
     ):
         assert cli.main(["tier", *arguments]) == 1
         assert said in capsys.readouterr().err

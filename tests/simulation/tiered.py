@@ -87,7 +87,7 @@ class IcebergModel:
 
         return self.world.call("Iceberg's new table", make)
 
-    def snapshot_at(self, metadata: str, snapshot: int) -> LakeSnapshot:
+    def snapshot_at(self, _: Any, metadata: str, snapshot: int) -> LakeSnapshot:
         """What a snapshot says."""
         return self.snapshots[snapshot]
 
@@ -117,7 +117,7 @@ class IcebergModel:
 class TableView:
     """In place of an `IcebergTable` and of a `Change`: the table as it was when it was looked at."""
 
-    folder, name, schema = "", "orders", _COLUMNS
+    store, folder, name, schema = None, "", "orders", _COLUMNS
     _replaces = False
 
     def __init__(self, model: IcebergModel) -> None:

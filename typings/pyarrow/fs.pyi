@@ -14,6 +14,7 @@ class FileInfo:
     type: FileType
     path: str
     base_name: str
+    size: int | None
     mtime_ns: int | None
 
 class FileSelector:
@@ -24,6 +25,8 @@ class FileSystem:
     def from_uri(uri: str) -> tuple[FileSystem, str]: ...
     def get_file_info(self, paths_or_selector: Sequence[str] | FileSelector) -> list[FileInfo]: ...
     def open_input_file(self, path: str) -> NativeFile: ...
+    def open_output_stream(self, path: str) -> NativeFile: ...
+    def delete_file(self, path: str) -> None: ...
 
 class LocalFileSystem(FileSystem):
     def __init__(self) -> None: ...
@@ -35,6 +38,14 @@ class S3FileSystem(FileSystem):
     def __init__(
         self,
         *,
+        access_key: str | None = None,
+        secret_key: str | None = None,
+        session_token: str | None = None,
+        anonymous: bool = False,
+        role_arn: str | None = None,
+        session_name: str | None = None,
+        proxy_options: str | None = None,
+        force_virtual_addressing: bool = False,
         region: str | None = None,
         endpoint_override: str | None = None,
         scheme: str | None = None,

@@ -383,7 +383,7 @@ class MetadataTables:
         lake = None if state is None else state.lake
         if state is None or lake is None or lake.snapshot is None:
             return
-        files, size = lake_figures(lake) if {"files", "bytes"} & set(columns) else (None, None)
+        files, size = lake_figures(self._base.settings, lake) if {"files", "bytes"} & set(columns) else (None, None)
         yield {
             "version": lake.version,
             **_cut(self._base.client, stream, lake.cut, SegmentRanges(self._base.client, stream)),

@@ -17,6 +17,7 @@ from pyspark_pravega.connector.lake.slices import (
     LakeSpan,
     check_columns,
     lake_slices,
+    lake_store,
     slice_batches,
 )
 from pyspark_pravega.connector.log import LakePart, Snapshot, Tiered, behind
@@ -26,8 +27,9 @@ from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.wanted import check_wanted
 from pyspark_pravega.errors import DataLossError
-from pyspark_pravega.lake import Between, LakeFile, load_iceberg, read_file
+from pyspark_pravega.lake import Between, LakeFile, Store, load_iceberg, read_file
 from pyspark_pravega.serde.codec import Batch
+from pyspark_pravega.settings import Settings
 from pyspark_pravega.spark.arrow import to_arrow_schema
 from pyspark_pravega.spark.datasource import InputPartition
 from pyspark_pravega.spark.types import DataType, DecimalType, StructType
@@ -65,16 +67,19 @@ def lake_rows(part: LakePart) -> int | None:
     return part.tiered.rows if part.last == part.tiered.version and not part.is_bounded else None
 
 
-def lake_figures(tiered: Tiered) -> tuple[int, int]:
+def lake_figures(settings: Settings, tiered: Tiered) -> tuple[int, int]:
     """How many files hold what of a table lies in the lake, and how many bytes.
 
     Args:
+        settings: say how its files are reached.
         tiered: what lies there.
 
     Raises:
         ConfigurationError: pyiceberg isn't installed.
     """
-    files = [] if tiered.snapshot is None else load_iceberg().files_of(tiered.metadata, tiered.snapshot)
+    if tiered.snapshot is None:
+        return 0, 0
+    files = load_iceberg().files_of(lake_store(settings), tiered.metadata, tiered.snapshot)
     return len(files), sum(file.size for file in files)
 
 
@@ -94,9 +99,9 @@ class FileShare:
 class LakePartition(InputPartition):
     """Shares of files of the lake, read by one task one after another."""
 
-    def __init__(self, shares: Sequence[FileShare]) -> None:
+    def __init__(self, store: Store, shares: Sequence[FileShare]) -> None:
         super().__init__(shares[0].path)
-        self.shares = tuple(shares)
+        self.store, self.shares = store, tuple(shares)
 
     def __repr__(self) -> str:
         return f"LakePartition({len(self.shares)} shares, {self.shares[0].path} ...)"
@@ -107,6 +112,7 @@ class LakeReader(RowsReader):
 
     def __init__(
         self,
+        store: Store,
         rest: BatchReader,
         files: Sequence[LakeFile],
         last: int | None,
@@ -116,6 +122,7 @@ class LakeReader(RowsReader):
         """Plan a read.
 
         Args:
+            store: reaches the lake's files.
             rest: reads the stream's part.
             files: the lake's.
             last: the last version whose rows are wanted of them; None for all.
@@ -123,7 +130,8 @@ class LakeReader(RowsReader):
             slices: what is read in place of files, in the order of events.
         """
         self._slices = tuple(slices)
-        self._rest, self._files, self._last, self._wanted = rest, tuple(files), last, tuple(wanted)
+        self._store, self._rest = store, rest
+        self._files, self._last, self._wanted = tuple(files), last, tuple(wanted)
 
     @property
     def schema(self) -> StructType:
@@ -136,7 +144,7 @@ class LakeReader(RowsReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Those of the lake, and those of the stream."""
-        return [*self._slices, *_packed(self._files), *self._rest.partitions()]
+        return [*self._slices, *_packed(self._store, self._files), *self._rest.partitions()]
 
     def batches(self, partition: InputPartition) -> Iterator[Batch]:
         """The rows of a partition.
@@ -167,7 +175,7 @@ def file_batches(
     is_counted = columns == ROW_MARKER
     read = pa.schema([]) if is_counted else schema
     for share in partition.shares:
-        for batch in read_file(share.path, read, last, wanted, (share.number, share.of)):
+        for batch in read_file(partition.store, share.path, read, last, wanted, (share.number, share.of)):
             check_wanted()
             if is_counted:
                 batch = pa.record_batch([pa.array(np.zeros(batch.num_rows, np.int32))], schema=schema)
@@ -190,7 +198,8 @@ def lake_read(definition: TableDefinition, part: LakePart, columns: Sequence[str
     check_columns(definition, columns, tiered.metadata, tiered.snapshot)
     if part.is_bounded:
         return _slices(definition, part)
-    return _packed(load_iceberg().files_of(tiered.metadata, tiered.snapshot))
+    store = lake_store(definition.settings)
+    return _packed(store, load_iceberg().files_of(store, tiered.metadata, tiered.snapshot))
 
 
 def lake_reader(
@@ -215,21 +224,22 @@ def lake_reader(
     tiered = part.tiered
     assert tiered.snapshot is not None
     known = check_columns(definition, columns, tiered.metadata, tiered.snapshot)
+    store = lake_store(definition.settings)
     if part.is_bounded:
         slices = _slices(definition, part)
-        return LakeReader(rest, (), None, (), slices), sum(one.bytes for one in slices)
+        return LakeReader(store, rest, (), None, (), slices), sum(one.bytes for one in slices)
     wanted = _wanted(known, predicates)
     last = None if part.last == tiered.version else part.last
-    files = load_iceberg().files_of(tiered.metadata, tiered.snapshot, last, wanted)
-    return LakeReader(rest, files, last, wanted), sum(file.size for file in files)
+    files = load_iceberg().files_of(store, tiered.metadata, tiered.snapshot, last, wanted)
+    return LakeReader(store, rest, files, last, wanted), sum(file.size for file in files)
 
 
-def _packed(files: Sequence[LakeFile]) -> list[LakePartition]:
+def _packed(store: Store, files: Sequence[LakeFile]) -> list[LakePartition]:
     shares = []
     for file in files:
         of = max(1, file.size // TASK_BYTES)
         shares += [FileShare(path=file.path, number=number, of=of, size=file.size // of) for number in range(of)]
-    return [LakePartition(some) for some in pack(shares, lambda share: share.size, TASK_BYTES)]
+    return [LakePartition(store, some) for some in pack(shares, lambda share: share.size, TASK_BYTES)]
 
 
 def _slices(definition: TableDefinition, part: LakePart) -> list[LakeSlice]:

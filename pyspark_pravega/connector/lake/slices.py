@@ -30,11 +30,13 @@ from pyspark_pravega.lake import (
     GroupOfRows,
     LakeFile,
     Span,
+    Store,
     groups_in,
     load_iceberg,
     read_span,
     rows_of_versions,
 )
+from pyspark_pravega.settings import Settings
 from pyspark_pravega.spark.arrow import to_arrow_schema
 from pyspark_pravega.spark.datasource import InputPartition
 from pyspark_pravega.spark.types import StructType
@@ -95,10 +97,16 @@ class LakeSlice(InputPartition):
     """Of the stream: none."""
 
     def __init__(
-        self, stream: Stream, files: Sequence[tuple[str, tuple[int, ...]]], span: Span, shown: LakeSpan, size: int
+        self,
+        store: Store,
+        stream: Stream,
+        files: Sequence[tuple[str, tuple[int, ...]]],
+        span: Span,
+        shown: LakeSpan,
+        size: int,
     ) -> None:
         super().__init__(files[0][0])
-        self.stream, self.bytes = stream, size
+        self.store, self.stream, self.bytes = store, stream, size
         self.files, self.span = tuple(files), span
         self.metadata, self.snapshot = shown.metadata, shown.snapshot
         self.times: Mapping[int, int] = {}
@@ -106,6 +114,19 @@ class LakeSlice(InputPartition):
 
     def __repr__(self) -> str:
         return f"LakeSlice({len(self.files)} files, versions {self.span.after + 1} to {self.span.last})"
+
+
+def lake_store(settings: Settings) -> Store:
+    """What reaches the lake's files, here and in tasks.
+
+    Args:
+        settings: whose `lake` says how.
+
+    Raises:
+        ConfigurationError: pyiceberg isn't installed, or they say nothing that means anything.
+    """
+    store: Store = load_iceberg().store_of(settings.lake)
+    return store
 
 
 def lake_slices(client: Client, stream: Stream, wanted: LakeSpan) -> list[LakeSlice]:
@@ -121,7 +142,9 @@ def lake_slices(client: Client, stream: Stream, wanted: LakeSpan) -> list[LakeSl
     """
     if wanted.last <= wanted.after:
         return []
-    groups = [group for file in _files(wanted) for group in groups_in(file.path, wanted.after, wanted.last)]
+    store = lake_store(client.settings)
+    files = _files(store, wanted)
+    groups = [group for file in files for group in groups_in(store, file.path, wanted.after, wanted.last)]
     segments = {segment for group in groups for segment in group.segments}
     ranges = SegmentRanges(client, stream)
     bounds = segment_bounds(ranges, segments, wanted.behind, wanted.until)
@@ -139,13 +162,16 @@ def lake_slices(client: Client, stream: Stream, wanted: LakeSpan) -> list[LakeSl
         else:
             packed.append(family)
             size = own
-    return [_slice(stream, groups, {segment: bounds[segment] for segment in family}, wanted) for family in packed]
+    return [
+        _slice(store, stream, groups, {segment: bounds[segment] for segment in family}, wanted) for family in packed
+    ]
 
 
-def rows_behind(wanted: LakeSpan) -> list[tuple[int, int, int]]:
+def rows_behind(settings: Settings, wanted: LakeSpan) -> list[tuple[int, int, int]]:
     """How many rows each version has in the lake, and about how many bytes they have there.
 
     Args:
+        settings: say how its files are reached.
         wanted: the versions, whatever its cuts are.
 
     Returns:
@@ -153,8 +179,9 @@ def rows_behind(wanted: LakeSpan) -> list[tuple[int, int, int]]:
     """
     rows: dict[int, int] = {}
     size: dict[int, int] = {}
-    for file in _files(wanted):
-        for version, count in rows_of_versions(file.path, wanted.after).items():
+    store = lake_store(settings)
+    for file in _files(store, wanted):
+        for version, count in rows_of_versions(store, file.path, wanted.after).items():
             rows[version] = rows.get(version, 0) + count
             size[version] = size.get(version, 0) + file.size * count // max(1, file.rows)
     return [(version, rows[version], size[version]) for version in sorted(rows) if version <= wanted.last]
@@ -203,7 +230,7 @@ def check_columns(definition: TableDefinition, columns: Sequence[str], metadata:
         UnsupportedOperationError: the lake doesn't hold it.
         ConfigurationError: pyiceberg isn't installed.
     """
-    properties = load_iceberg().snapshot_at(metadata, snapshot).properties
+    properties = load_iceberg().snapshot_at(lake_store(definition.settings), metadata, snapshot).properties
     known = StructType.fromJson(json.loads(properties[COLUMNS]))
     check_fits(definition, known)
     there = {*definition.schema.names, *POSITIONS, *CORRUPT_EVENTS, *CHANGE_COLUMNS.names}
@@ -247,7 +274,7 @@ def slice_batches(partition: LakeSlice, schema: StructType, *, changes: bool = F
     of_changes = CHANGE_COLUMNS.fieldNames() if changes else []
     names = [] if schema == ROW_MARKER else [name for name in wanted.names if name not in of_changes]
     for path, groups in partition.files:
-        for batch in read_span(path, groups, names, partition.span):
+        for batch in read_span(partition.store, path, groups, names, partition.span):
             check_wanted()
             if schema == ROW_MARKER:
                 yield pa.record_batch([pa.array(np.zeros(batch.num_rows, np.int32))], schema=wanted)
@@ -277,7 +304,11 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
 
 
 def _slice(
-    stream: Stream, groups: Sequence[GroupOfRows], bounds: Mapping[int, tuple[int, int]], wanted: LakeSpan
+    store: Store,
+    stream: Stream,
+    groups: Sequence[GroupOfRows],
+    bounds: Mapping[int, tuple[int, int]],
+    wanted: LakeSpan,
 ) -> LakeSlice:
     numbers: dict[str, list[int]] = {}
     size = 0
@@ -286,14 +317,14 @@ def _slice(
             size += group.bytes
             numbers.setdefault(group.path, []).append(group.number)
     span = Span(after=wanted.after, last=wanted.last, segments=dict(bounds))
-    return LakeSlice(stream, [(path, tuple(some)) for path, some in numbers.items()], span, wanted, size)
+    return LakeSlice(store, stream, [(path, tuple(some)) for path, some in numbers.items()], span, wanted, size)
 
 
-def _files(wanted: LakeSpan) -> list[LakeFile]:
+def _files(store: Store, wanted: LakeSpan) -> list[LakeFile]:
     """Files that may hold wanted versions: those of each tiering together, in the order in which it has written them,
     and the tierings in the order of their versions."""
     versions = (Between(column=VERSION, least=wanted.after + 1),)
-    files: list[LakeFile] = load_iceberg().files_of(wanted.metadata, wanted.snapshot, wanted.last, versions)
+    files: list[LakeFile] = load_iceberg().files_of(store, wanted.metadata, wanted.snapshot, wanted.last, versions)
     first: dict[str, int] = {}
     for file in files:
         first[file.made_by] = min(first.get(file.made_by, file.first), file.first)

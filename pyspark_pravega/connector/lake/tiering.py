@@ -132,11 +132,10 @@ def clean_lake(
     table = None if lake is None else load_iceberg().find_table(configuration, iceberg_name(stream))
     if lake is None or table is None or table.properties.get(ID) != lake.id:
         raise UnsupportedOperationError(f'stream "{stream}" has no Iceberg table in this lake')
-    paths = table.unknown_files([lake.metadata], older_than_s)
-    size = sum(path.stat().st_size for path in paths)
-    for path in paths:
-        path.unlink(missing_ok=True)
-    return len(paths), size
+    files = table.unknown_files([lake.metadata], older_than_s)
+    for file in files:
+        table.store.remove(file.path)
+    return len(files), sum(file.size for file in files)
 
 
 class _Tiering:
@@ -241,7 +240,9 @@ class _Tiering:
         if definition.replaced_table != state.replaced_table:
             raise TableChangedError(f'stream "{self._stream}" was made another table just now: run it again')
         columns = check_kept(definition)
-        snapshot = None if lake.snapshot is None else self._iceberg.snapshot_at(lake.metadata, lake.snapshot)
+        snapshot = (
+            None if lake.snapshot is None else self._iceberg.snapshot_at(table.store, lake.metadata, lake.snapshot)
+        )
         replaces = lake.version < state.replaced_rows or snapshot is None
         if snapshot is not None and not replaces:
             check_fits(definition, StructType.fromJson(json.loads(snapshot.properties[COLUMNS])))
@@ -249,7 +250,7 @@ class _Tiering:
         change = table.change(columns, replaces=replaces)
         size = self._properties.lake_file_size or FILE_SIZE
         group_size = self._properties.lake_row_group_size or ROW_GROUP_SIZE
-        writer = FileWriter(table.folder, self._by, change.schema, size, group_size)
+        writer = FileWriter(table.store, table.folder, self._by, change.schema, size, group_size)
         seen: set[int] = set()
         try:
             for segment, batch in _batches(definition, parts, commits):

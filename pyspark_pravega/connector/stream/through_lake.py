@@ -86,7 +86,9 @@ class LakeWay:
         if limits.max_events is not None or limits.max_bytes is not None:
             events = size = 0
             version = place.version
-            for number, rows, octets in rows_behind(_span(place, after=place.version, last=place.last)):
+            for number, rows, octets in rows_behind(
+                self._client.settings, _span(place, after=place.version, last=place.last)
+            ):
                 events, size = events + rows, size + octets
                 if version > place.version and not _fits(events, size, limits):
                     break
