@@ -159,7 +159,8 @@ def test_each_request_of_tiering_may_fail(stored: Stored, how: str) -> None:
         assert stored.read() == now, (request, how)
         stored.tier()
         assert (stored.state().lake or Tiered(id="")).rows == len(now), (request, how)
-    assert failed >= number // step // 2
+    # A connection that is used again and ends is opened anew without a word.
+    assert failed
     stored.glance()
     stored.clean()
     stored.glance()
