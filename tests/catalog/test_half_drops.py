@@ -8,12 +8,13 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
 import pytest
-from catalog_tools import insert, make
+from catalog_tools import ids, insert, make
 from client_tools import make_stream
 from controller_relay import relayed
 from pyspark.sql.types import StringType, StructField, StructType
@@ -23,7 +24,7 @@ from pyspark_pravega.catalog.statements import tables
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.controller import key_value_tables
 from pyspark_pravega.client.key_value import creation
-from pyspark_pravega.connector.log import claim_ledger, create_ledger, delete_ledger, open_ledger
+from pyspark_pravega.connector.log import claim_ledger, create_ledger, delete_ledger, open_ledger, sealing
 from pyspark_pravega.connector.log.entry_keys import ledger_name
 from pyspark_pravega.deadlines import deadline
 from pyspark_pravega.errors import (
@@ -244,3 +245,60 @@ def test_a_log_without_a_stream_keeps_no_namespace_from_being_dropped(catalog: C
     begun.abandon()
     assert catalog.namespaces.drop([scope], cascade=False) is True
     assert not client.controller.scope_exists(scope)
+
+
+@pytest.mark.parametrize(
+    ("is_written", "halted_after", "times"),
+    [
+        (True, "getEpochSegments", 2),
+        (True, "getCurrentSegmentsKeyValueTable", 3),
+        (True, "deleteKeyValueTable", 1),
+        (True, "sealStream", 1),
+        (True, "deleteKeyValueTable", 2),
+        (False, "deleteKeyValueTable", 1),
+    ],
+)
+def test_a_drop_that_others_overtake_leaves_the_table_that_they_have_made(
+    settings: Settings,
+    catalog: Catalog,
+    client: Client,
+    scope: str,
+    is_written: bool,
+    halted_after: str,
+    times: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It deleted that one's commit log, and said that the stream must be sealed before it is deleted."""
+    # The halt may be longer than it is waited for an answer otherwise.
+    monkeypatch.setattr(sealing, "FIRST_REMINDER_S", 30.0)
+    stream, answered = make(catalog, scope), list[str]()
+    if is_written:
+        insert(catalog, stream, 1)
+    else:
+        delete_ledger(client, stream)
+
+    def overtaken(method: str, call: Callable[[], bytes]) -> bytes:
+        answer = call()
+        answered.append(method)
+        if method == halted_after and answered.count(method) == times:
+            catalog.relations.drop([scope], "t")
+            with suppress(PravegaError):
+                # The halted one may seal it meanwhile.
+                make(catalog, scope, **{"a.b": "c"})
+                insert(catalog, stream, 2)
+        return answer
+
+    with relayed(settings.controller_uri) as relay:
+        other = Catalog(replace(settings, controller_uri=relay.uri))
+        relay.answer = overtaken
+        is_dropped = other.relations.drop([scope], "t")
+    assert is_dropped is (stream.name not in client.controller.list_streams(scope))
+    if is_dropped:
+        # It came before the seal, and so whole of it went.
+        assert open_ledger(client, stream) is None
+        make(catalog, scope)
+        return
+    catalog.forget(stream)
+    assert catalog.definition(stream, age_s=0).properties["a.b"] == "c"
+    insert(catalog, stream, 3)
+    assert ids(catalog, stream) == [2, 3]

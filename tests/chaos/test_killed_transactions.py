@@ -311,5 +311,6 @@ def test_one_order_explains_transactions_whose_processes_come_to_harm(
                     "failed" if one.failed else one.kind if one.ended != NEVER else "unknown" for one in round.changes
                 )
             seed = at_once.stop
+            print(f"seeds {at_once}, {dict(total)}, {time.monotonic() - begun:.0f} s so far", flush=True)
     print(f"{seed - FIRST_SEED} rounds, {dict(changes)}, {dict(total)}, {time.monotonic() - begun:.0f} s")
     assert sum(count for what, count in total.items() if what.startswith("lost")) >= (seed - FIRST_SEED) / 4

@@ -21,6 +21,7 @@ from pyspark_pravega.errors import (
     NotFoundError,
     SegmentNotFoundError,
     StreamNotFoundError,
+    StreamNotSealedError,
     StreamSealedError,
 )
 
@@ -97,7 +98,8 @@ class DroppableModel(ClusterModel):
         """False where there is no stream."""
         if self.is_gone:
             return False
-        assert self.is_sealed
+        if not self.is_sealed:
+            raise StreamNotSealedError(f'stream "{self.stream}" must be sealed before it is deleted')
         self.deleted |= self.segments
         self.segments, self.transactions = {}, {}
         self.truncation, self.scale = None, None
@@ -142,16 +144,29 @@ class DroppingController(ControllerModel):
             raise missing
         return super()._status(method, request, missing=missing)
 
-    def sealing(self, stream: Stream) -> Callable[[], None]:
-        """Seals it, and waits for that."""
-        cluster = self._cluster
+    def identity(self, stream: Stream) -> tuple[int, ...] | None:
+        return None if self._cluster.is_gone else self._cluster.epochs[0].segments.ids
 
-        def seal() -> None:
+    def sealing(self, stream: Stream) -> Callable[[], tuple[int, ...] | None]:
+        """Seals it, and waits for that."""
+        cluster, seen = self._cluster, list[tuple[int, ...] | None]()
+
+        def check() -> None:
+            if self.identity(stream) != seen[0]:
+                raise StreamNotFoundError(f'stream "{stream}" does not exist')
+
+        def seal() -> tuple[int, ...] | None:
+            cluster.check()
+            seen.append(self.identity(stream))
+            check()
             cluster.world.call("sealStream", cluster.seal)
             while not cluster.is_gone and (cluster.committing or cluster.aborting or cluster.scale):
                 cluster.world.sleep(0.01)
             cluster.check()
+            # A request that was under way may have met another stream.
             cluster.is_sealed = True
+            check()
+            return seen[0]
 
         return seal
 
@@ -160,6 +175,10 @@ class DroppingController(ControllerModel):
 
     def create_stream(self, stream: Stream, configuration: Any = None) -> bool:
         return self._cluster.world.call("createStream", self._cluster.make_again)
+
+    def is_sealed(self, stream: Stream) -> bool:
+        self._cluster.check()
+        return self._cluster.is_sealed
 
     def subscribers(self, stream: Stream) -> list[str]:
         self._cluster.check()

@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -80,8 +80,10 @@ class WideDispatching(Dispatching):
         model = cast(WideClusters, self.clusters).log_name(scope, name)
         return self.clusters.world.call("createKeyValueTable", model.make_log)
 
-    def delete_key_value_table(self, scope: str, name: str) -> bool:
+    def delete_key_value_table(self, scope: str, name: str, still: Callable[[], bool] | None = None) -> bool:
         model = cast(WideClusters, self.clusters).log_name(scope, name)
+        if still is not None and not still():
+            return False
         return self.clusters.world.call("deleteKeyValueTable", model.delete_log)
 
 

@@ -1,6 +1,7 @@
 """Sessions move money between two tables while their streams scale: who sums it up in one statement finds all of it.
 
-`BANK_READS=10000` reads as often (`make nightly`).
+`BANK_READS=10000` reads as often (`make nightly`), `BANK_WITHIN_S=500` as often as that time lets it, and
+`BANK_FIRST_SEED=N` makes other moves: so what several runs have read adds up.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +41,15 @@ pytestmark = [
 ]
 
 READS = int(os.environ.get("BANK_READS", "300"))
+WITHIN_S = float(os.environ.get("BANK_WITHIN_S", "7200"))
+FIRST_SEED = 1000 * int(os.environ.get("BANK_FIRST_SEED", "0"))
 SPARK_READS = max(10, READS // 100)
 """By Spark, at least; the others are made without it."""
+READERS, READERS_EACH = 2, 3
+"""Processes that read without Spark, and the sessions of each."""
+SPARK_PAUSE_S, SCALES_PAUSE_S = 8.0, 6.0
+"""How long a session of Spark's waits between two moves, at most, and how long the streams stay as they are, at most:
+Spark takes most of the processors, and a read goes through all segments behind the last compaction."""
 COMPACTED_EACH_S = 30.0
 """What one has replaced stays until the next one: no statement takes as long as that."""
 Tally = Counter[str]
@@ -85,7 +93,7 @@ class Program:
 @contextmanager
 def program(sandbox: Sandbox, folder: Path, scope: str, what: str, sessions: int, seed: int) -> Iterator[Program]:
     where = [sandbox.controller_uri, str(sandbox.schema_registry_uri), scope]
-    log = folder / f"{what}.log"
+    log = folder / f"{what} {seed}.log"
     with log.open("w") as messages:
         process = subprocess.Popen(
             [sys.executable, bank_program.__file__, *where, what, str(sessions), str(seed)],
@@ -132,7 +140,7 @@ def test_money_is_neither_made_nor_lost(
     since = time.monotonic()
 
     def often(do: Callable[[SparkSession, random.Random], Any], seed: int, pause_s: float) -> None:
-        session, rng = spark.newSession(), random.Random(seed)
+        session, rng = spark.newSession(), random.Random(FIRST_SEED + seed)
         while not ended.is_set():
             do(session, rng)
             ended.wait(rng.uniform(0, pause_s))
@@ -160,16 +168,26 @@ def test_money_is_neither_made_nor_lost(
     def mover(session: SparkSession, rng: random.Random) -> None:
         move(session, bank, rng, tally)
 
-    with (
-        program(sandbox, tmp_path, scope, "move", 4, 100) as movers,
-        program(sandbox, tmp_path, scope, "read", 2, 200) as readers,
-        ThreadPoolExecutor(6) as threads,
-    ):
-        running = [threads.submit(often, mover, seed, 4.0) for seed in range(4)]
-        running += [threads.submit(often, read, 4, 1.0), threads.submit(often, scale, 5, 4.0)]
+    def is_enough() -> bool:
+        reads = sum(side.tally.get("reads", 0) for side in readers)
+        if time.monotonic() - since > WITHIN_S:
+            return True
+        return tally["reads"] >= SPARK_READS and tally["reads"] + reads >= READS
+
+    with ExitStack() as stack:
+        movers, *readers = (
+            stack.enter_context(program(sandbox, tmp_path, scope, what, sessions, FIRST_SEED + seed))
+            for what, sessions, seed in (
+                ("move", 4, 100),
+                *(("read", READERS_EACH, 200 + number * READERS_EACH) for number in range(READERS)),
+            )
+        )
+        threads = stack.enter_context(ThreadPoolExecutor(6))
+        running = [threads.submit(often, mover, seed, SPARK_PAUSE_S) for seed in range(4)]
+        running += [threads.submit(often, read, 4, 1.0), threads.submit(often, scale, 5, SCALES_PAUSE_S)]
         try:
-            while tally["reads"] < SPARK_READS or tally["reads"] + readers.tally.get("reads", 0) < READS:
-                for side in (movers, readers):
+            while not is_enough():
+                for side in (movers, *readers):
                     side.check()
                 for failed in [one for one in running if one.done()]:
                     failed.result()
@@ -178,9 +196,9 @@ def test_money_is_neither_made_nor_lost(
             ended.set()
         for one in running:
             one.result()
-        moved, looked = movers.end(), readers.end()
+        moved, *looked = (side.end() for side in (movers, *readers))
     print(f"{time.monotonic() - since:.0f} s; with Spark {dict(tally)}; without Spark {moved}; readers {looked}")
-    assert not [word for word in (*moved, *looked) if word.startswith("wrong")], (moved, looked)
+    assert not [word for side in (moved, *looked) for word in side if word.startswith("wrong")], (moved, looked)
     last = sums(spark, bank)
     assert seen.check(last) is None
     # Each that was acknowledged is there, and no other one.

@@ -37,6 +37,8 @@ from pyspark_pravega.errors import (
     NotFoundError,
     PravegaError,
     StreamExistsError,
+    StreamNotFoundError,
+    StreamNotSealedError,
     TableBeingDroppedError,
 )
 from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
@@ -232,26 +234,30 @@ class Tables:
             False when another statement has deleted the stream meanwhile.
         """
         self._base.forget(stream)
-        limit, first = Limit(_DROP_PATIENCE_S), self._first_segments(stream)
+        controller = self._base.client.controller
+        limit, first = Limit(_DROP_PATIENCE_S), controller.identity(stream)
         while True:
             try:
-                return self._delete(stream, self._base.registry)
-            except (NotFoundError, TableBeingDroppedError):
+                return self._delete(stream, self._base.registry, first)
+            except (NotFoundError, TableBeingDroppedError, StreamNotSealedError):
                 # Another statement drops it, too, and may have made it again.
-                if not self._base.client.controller.stream_exists(stream):
+                if not controller.stream_exists(stream):
                     return False
-                if (now := self._first_segments(stream)) and first and now != first:
+                # Where it came between a look and the seal, this statement has sealed it.
+                replaced = None not in (first, now := controller.identity(stream)) and now != first
+                if replaced and not controller.is_sealed(stream):
                     return False
                 if not limit.wait(_DROP_POLL_S):
                     raise
 
-    def _first_segments(self, stream: Stream) -> tuple[int, ...]:
-        """What tells a stream from another one that is made again under its name; empty where it is half gone."""
-        with suppress(NotFoundError):
-            return self._base.client.controller.epoch_segments(stream, 0).ids
-        return ()
+    def _delete(self, stream: Stream, registry: SchemaRegistry | None, first: tuple[int, ...] | None) -> bool:
+        """Delete what is there when it is sealed; what somebody makes behind that stays.
 
-    def _delete(self, stream: Stream, registry: SchemaRegistry | None) -> bool:
+        Args:
+            stream: the stream.
+            registry: the registry, where there is one.
+            first: the stream's identity before.
+        """
         client = self._base.client
         controller, opened = client.controller, Begun(lambda: self._readable_ledger(stream))
         if registry is None:
@@ -263,16 +269,18 @@ class Tables:
         self._end_subscriptions(stream, subscribers)
         ledger = opened.result()
         if ledger is None:
-            seal(client, stream, None)
+            sealed = seal(client, stream, None)
             # A transaction that reads the table may have made one meanwhile.
-            self._close(stream)
+            self._close(stream, sealed)
         elif close(client, ledger, Closing.DROP).pending is None:
-            together(lambda: seal(client, stream, None), lambda: delete_ledger(client, stream))
+            sealed, _ = together(lambda: seal(client, stream, None), lambda: delete_ledger(client, stream, first))
         else:
             # It says what is being committed, which the seal may have to wait for.
-            seal(client, stream, ledger)
+            sealed = seal(client, stream, ledger)
         # Until the stream was sealed, a writer that begins could make a log, also behind a deletion.
-        delete_ledger(client, stream)
+        delete_ledger(client, stream, sealed)
+        if sealed is not None and controller.identity(stream) not in (None, sealed):
+            raise StreamNotFoundError(f'stream "{stream}" was dropped and made again')
         return controller.delete_stream(stream)
 
     def _readable_ledger(self, stream: Stream) -> Ledger | None:
@@ -285,9 +293,9 @@ class Tables:
                 return ledger
         return None
 
-    def _close(self, stream: Stream) -> None:
+    def _close(self, stream: Stream, sealed: tuple[int, ...] | None) -> None:
         ledger = self._readable_ledger(stream)
-        if ledger is not None:
+        if ledger is not None and (sealed is None or self._base.client.controller.identity(stream) == sealed):
             close(self._base.client, ledger, Closing.DROP)
 
     def _end_subscriptions(self, stream: Stream, subscribers: Iterable[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable, Iterator
 from functools import partial
+from typing import TypeVar
 
 from google.protobuf.message import Message
 
@@ -31,6 +32,9 @@ FAILED, GONE = 1, 2
 _UNCLEAR_TRIES, _UNCLEAR_PAUSE_S = 3, 0.1
 
 
+Identity = TypeVar("Identity", bound=Hashable)
+
+
 class _ReplacedError(Exception):
     """What was to end is gone, and there is another one of its name."""
 
@@ -43,14 +47,17 @@ class Ending:
     done for some time can't be held back.
     """
 
-    def __init__(self, call: Callable[..., int], identity: Callable[[], Hashable]) -> None:
+    def __init__(
+        self, call: Callable[..., int], identity: Callable[[], Hashable], still: Callable[[], bool] | None = None
+    ) -> None:
         """Nothing is called yet.
 
         Args:
             call: makes the call and returns its status; it calls its `look` before it makes the call again.
             identity: asks for what tells things of one name from each other.
+            still: is asked behind that, whether it is to end at all.
         """
-        self._call, self._identity = call, identity
+        self._call, self._identity, self._still = call, identity, still
         self._seen: list[Hashable] = []
 
     def __call__(self) -> int:
@@ -67,9 +74,11 @@ class Ending:
         return len(self._seen) > 1 and self._seen[0] is not None
 
     def _look(self) -> None:
-        self._seen.append(_known(self._identity))
+        self._seen.append(known(self._identity))
         # What is half gone has none, and is still to be ended.
         if None not in (self._seen[0], self._seen[-1]) and self._seen[0] != self._seen[-1]:
+            raise _ReplacedError
+        if self._still is not None and not self._still():
             raise _ReplacedError
 
 
@@ -106,10 +115,16 @@ class ControllerCalls:
         return replies[0], repeated
 
     def _ending(
-        self, method: str, request: Message, identity: Callable[[], Hashable], *, missing: NotFoundError | None = None
+        self,
+        method: str,
+        request: Message,
+        identity: Callable[[], Hashable],
+        *,
+        missing: NotFoundError | None = None,
+        still: Callable[[], bool] | None = None,
     ) -> Ending:
         """What calls a method that deletes or seals something; arguments as those of `Ending`."""
-        return Ending(partial(self._rpc.status, method, request, missing=missing), identity)
+        return Ending(partial(self._rpc.status, method, request, missing=missing), identity, still)
 
     def _create(self, method: str, request: Message) -> tuple[int, bool]:
         """Call a method that makes something, again where the controller says that it failed, or doesn't tell.
@@ -182,7 +197,12 @@ class ControllerCalls:
             token = page.continuation_token.token  # type: ignore[attr-defined]
 
 
-def _known(identity: Callable[[], Hashable]) -> Hashable:
+def known(identity: Callable[[], Identity]) -> Identity | None:
+    """What tells a thing from others of its name; None where it is gone, half gone, or can't be told.
+
+    Args:
+        identity: asks for it.
+    """
     try:
         return identity()
     except UnavailableError as error:

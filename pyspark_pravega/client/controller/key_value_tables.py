@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pyspark_pravega.client.controller import controller_pb2 as pb
 from pyspark_pravega.client.controller import messages
@@ -95,8 +95,13 @@ class ControllerTables(ControllerCalls):
         reply = self._call("getCurrentSegmentsKeyValueTable", info, pb.SegmentRanges, missing=no_table(scope, table))
         return messages.segments(Stream(scope, f"{table}_kvtable"), reply.segment_ranges, reply.delegation_token)
 
-    def delete_key_value_table(self, scope: str, table: str) -> bool:
+    def delete_key_value_table(self, scope: str, table: str, still: Callable[[], bool] | None = None) -> bool:
         """Delete a key-value table with all its entries.
+
+        Args:
+            scope: its scope.
+            table: its name.
+            still: is asked right before each call, whether what is there is to be deleted at all.
 
         Returns:
             False when there was none, or a call whose answer was lost has deleted it. Another table that somebody has
@@ -112,7 +117,8 @@ class ControllerTables(ControllerCalls):
             with deadline(_LOOK_S):
                 return self.key_value_table_segments(scope, table).ids
 
-        end = self._ending("deleteKeyValueTable", info, identity, missing=no_table(scope, table))
+        missing = no_table(scope, table)
+        end = self._ending("deleteKeyValueTable", info, identity, missing=missing, still=still)
 
         def delete() -> int:
             with deadline(_LOOK_S + _DELETED_S):

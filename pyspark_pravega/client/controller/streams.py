@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from pyspark_pravega.client.controller import controller_pb2 as pb
 from pyspark_pravega.client.controller import messages
-from pyspark_pravega.client.controller.calls import FAILED, Ending, no_scope, no_stream, stream_sealed
+from pyspark_pravega.client.controller.calls import FAILED, Ending, known, no_scope, no_stream, stream_sealed
 from pyspark_pravega.client.controller.segments import ControllerSegments
 from pyspark_pravega.client.names import Access, Stream, check_name, segment_epoch
 from pyspark_pravega.client.policies import ScaleType, StreamConfiguration
@@ -256,16 +256,36 @@ class ControllerStreams(ControllerSegments):
         """
         self.sealing(stream)()
 
-    def sealing(self, stream: Stream) -> Callable[[], None]:
+    def identity(self, stream: Stream) -> tuple[int, ...] | None:
+        """What tells a stream from another one that is made again under its name: segments are counted on.
+
+        Args:
+            stream: the stream.
+
+        Returns:
+            Its first segments; None where it is gone, half gone, or can't be told.
+        """
+        return known(lambda: self.epoch_segments(stream, 0).ids)
+
+    def sealing(self, stream: Stream) -> Callable[[], tuple[int, ...] | None]:
         """What seals a stream as `seal_stream` does, for who calls it again and again: another stream that somebody has
         made meanwhile under that name stays as it is.
 
         Args:
             stream: the stream.
-        """
-        end = self._ending_of(stream, "sealStream")
 
-        def seal() -> None:
+        Returns:
+            What seals it, and returns the `identity` of what it has sealed.
+        """
+        seen: list[tuple[int, ...] | None] = []
+
+        def identity() -> tuple[int, ...] | None:
+            seen.append(self.identity(stream))
+            return seen[-1]
+
+        end = self._ending("sealStream", messages.info(stream), identity, missing=no_stream(stream))
+
+        def seal() -> tuple[int, ...] | None:
             try:
                 status, _ = self._unless_failed("sealStream", end)
             except UnclearAnswerError:
@@ -278,6 +298,7 @@ class ControllerStreams(ControllerSegments):
                 raise UnclearAnswerError(
                     f'the controller could not seal stream "{stream}" (status {status}): try again'
                 )
+            return seen[0]
 
         return seal
 
@@ -317,10 +338,7 @@ class ControllerStreams(ControllerSegments):
         return status == 0 or seal or delete.may_be_done
 
     def _ending_of(self, stream: Stream, method: str) -> Ending:
-        # The segments of one that is made again are counted on.
-        return self._ending(
-            method, messages.info(stream), lambda: self.epoch_segments(stream, 0).ids, missing=no_stream(stream)
-        )
+        return self._ending(method, messages.info(stream), lambda: self.identity(stream), missing=no_stream(stream))
 
     def delegation_token(self, stream: Stream, access: Access = Access.READ_WRITE) -> str:
         """A token that lets its holder use a stream's segments for some time (10 minutes by default).

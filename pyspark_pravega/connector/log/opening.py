@@ -82,13 +82,21 @@ def claim_ledger(client: Client, stream: Stream) -> Ledger | None:
     return _opened(client, stream) if is_new else None
 
 
-def delete_ledger(client: Client, stream: Stream) -> bool:
+def delete_ledger(client: Client, stream: Stream, identity: tuple[int, ...] | None = None) -> bool:
     """Delete a stream's commit log.
+
+    Args:
+        client: the cluster.
+        stream: the stream.
+        identity: which one of that name: the log of another one stays, which somebody has made meanwhile. Logs are made
+            before their streams, so a log belongs to the stream that is there behind a look at it.
 
     Returns:
         False when it had none.
     """
-    return client.controller.delete_key_value_table(stream.scope, ledger_name(stream))
+    controller = client.controller
+    still = None if identity is None else lambda: controller.identity(stream) == identity
+    return controller.delete_key_value_table(stream.scope, ledger_name(stream), still)
 
 
 def delete_left_over_logs(client: Client, scope: str, tables: Iterable[str]) -> None:

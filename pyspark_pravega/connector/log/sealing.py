@@ -51,7 +51,7 @@ def close(client: Client, ledger: Ledger, closing: Closing) -> State:
                 raise
 
 
-def seal(client: Client, stream: Stream, ledger: Ledger | None) -> None:
+def seal(client: Client, stream: Stream, ledger: Ledger | None) -> tuple[int, ...] | None:
     """Seal a stream. Open transactions are aborted, and what is being committed comes to its end.
 
     The controller of 0.13 forgets a commit that it accepts while it begins to seal, and the seal waits for it, until it
@@ -62,6 +62,9 @@ def seal(client: Client, stream: Stream, ledger: Ledger | None) -> None:
         stream: the stream.
         ledger: its commit log, if it has one.
 
+    Returns:
+        Which stream of that name was sealed, as `Controller.identity` tells it.
+
     Raises:
         StreamNotFoundError: there is no such stream.
         UnavailableError: it isn't sealed in time.
@@ -71,8 +74,7 @@ def seal(client: Client, stream: Stream, ledger: Ledger | None) -> None:
     while True:
         try:
             with deadline(pause):
-                seal_it()
-            return
+                return seal_it()
         except UnavailableError:
             if limit.left == 0:
                 raise
