@@ -6,6 +6,7 @@ would double rows.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -74,7 +75,8 @@ class IcebergTable:
         return [field.name for field in self._table.schema().fields]
 
     def unknown_files(self, known: Sequence[str], older_than_s: float) -> list[StoredFile]:
-        """The files in its folder that no snapshot and no metadata of it name: those of commits that were broken off.
+        """The files in its folder that no snapshot has, and no metadata of it name: those of commits that were broken
+        off, and of snapshots that were forgotten.
 
         Args:
             known: locations of other files that stay.
@@ -88,12 +90,33 @@ class IcebergTable:
                 named.add(snapshot.manifest_list)
                 for manifest in snapshot.manifests(table.io):
                     named.add(manifest.manifest_path)
-                    entries = manifest.fetch_manifest_entry(table.io, discard_deleted=False)
-                    named |= {entry.data_file.file_path for entry in entries}
+                    named |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io)}
         paths = {place_of(one) for one in named if one}
         until = time.time() - older_than_s
         files = [file for folder in (self.folder, f"{location}/metadata") for file in self.store.files(folder)]
         return [file for file in files if file.path not in paths and file.changed_at <= until]
+
+    def forget(self, older_than_s: float) -> None:
+        """Forget snapshots, but not the last one, and none that a branch or a tag of another program names.
+
+        Args:
+            older_than_s: for how long another one has been the last, at least, in seconds.
+
+        Raises:
+            ConflictError: the table was changed since it was looked at.
+        """
+        until, log = (time.time() - older_than_s) * 1000, self._table.history()
+        old = {before.snapshot_id for before, after in itertools.pairwise(log) if after.timestamp_ms <= until}
+        named = {reference.snapshot_id for reference in self._table.metadata.refs.values()}
+        there = {snapshot.snapshot_id for snapshot in self._table.snapshots()}
+        wanted = sorted(old & there - named)
+        if not wanted:
+            return
+        try:
+            with self.store.asking(place_of(self._table.location())):
+                self._table.maintenance.expire_snapshots().by_ids(wanted).commit()
+        except CommitFailedException as error:
+            raise ConflictError(f'Iceberg table "{self.name}" was changed meanwhile: {error}') from None
 
     def change(self, columns: pa.Schema, *, replaces: bool = False) -> Change:
         """Begin a change, for which nothing is written yet.

@@ -262,6 +262,7 @@ def _line(settings: Settings, stream: Stream) -> StreamLine | None:
     try:
         commits = [] if ledger is None or not snapshot.version else ledger.commits([snapshot.version])
         is_keyed = ledger is not None and PRIMARY_KEY in ledger.properties()
+        lake = ledger.state().lake if is_keyed and ledger is not None else snapshot.tiered
         return StreamLine(
             table=_name(stream),
             kind="keyed" if is_keyed else "stream",
@@ -270,8 +271,8 @@ def _line(settings: Settings, stream: Stream) -> StreamLine | None:
             rows=rows_of_keys(settings, stream, snapshot) if is_keyed else _counted(snapshot, ledger),
             version=snapshot.version,
             committed_at=_time(commits[0].committed_at) if commits else None,
-            in_lake=0 if snapshot.tiered is None else snapshot.tiered.version,
-            rows_in_lake=0 if snapshot.tiered is None else snapshot.tiered.rows,
+            in_lake=0 if lake is None else lake.version,
+            rows_in_lake=0 if lake is None else lake.rows,
         )
     except StreamNotFoundError:
         return None

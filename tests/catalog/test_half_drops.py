@@ -284,7 +284,7 @@ def test_a_drop_that_others_overtake_leaves_the_table_that_they_have_made(
             catalog.relations.drop([scope], "t")
             with suppress(PravegaError):
                 # The halted one may seal it meanwhile.
-                make(catalog, scope, **{"a.b": "c"})
+                make(catalog, scope, segments=1, **{"a.b": "c"})
                 insert(catalog, stream, 2)
         return answer
 

@@ -213,7 +213,7 @@ def _tiered(history: TieredHistory) -> Iterator[None]:
             lake_row_group_size=None,
         )
         state = tables.open_log(history.cluster).state()
-        return SimpleNamespace(properties=properties, replaced_table=state.replaced_table, schema=_SCHEMA)
+        return SimpleNamespace(properties=properties, replaced_table=state.replaced_table, schema=_SCHEMA, key=None)
 
     uuids = SimpleNamespace(uuid4=lambda: uuid.UUID(int=history.world.rng.getrandbits(128)))
     patches: list[tuple[Any, str, Any]] = [
@@ -224,7 +224,7 @@ def _tiered(history: TieredHistory) -> Iterator[None]:
         (tiering, "check_kept", lambda _: _COLUMNS),
         (tiering, "check_fits", lambda *_: None),
         (tiering, "FileWriter", lambda *_: FilesModel()),
-        (tiering, "_batches", lambda _, parts, commits: _batches(history, parts, commits)),
+        (tiering, "_batches", lambda _, parts, commits, __: _batches(history, parts, commits)),
         (tiering, "uuid", uuids),
         (releasing, "_log", SimpleNamespace(warning=lambda *_: None)),
         (versions, "segment_states", lambda pool, stream, ids: history.cluster.segment_states(ids)),

@@ -89,6 +89,52 @@ def test_rows_of_each_type_are_what_they_would_be_without_a_lake(
 
 
 @pytest.mark.in_turn
+def test_other_engines_read_the_rows_of_a_table_with_a_key(
+    spark: SparkSession, namespace: str, lakes: str, tmp_path: Path
+) -> None:
+    """Of each type, behind UPDATE, DELETE, MERGE and a compaction; SQL reads what it would read without a lake."""
+    scope = namespace.rpartition(".")[2]
+    t, plain = f"{lakes}.{scope}.t", f"{lakes}.{scope}.plain"
+    for table, properties in ((t, ", 'lake' = 'iceberg'"), (plain, "")):
+        spark.sql(
+            f"CREATE TABLE {table} TBLPROPERTIES ('primary-key' = 'id, t'{properties}) AS "
+            f"SELECT * EXCEPT (id, t), ifnull(id, 0) AS id, ifnull(t, '') AS t FROM ({ROWS.format(first=0, last=200)})"
+        )
+    statements = (
+        "UPDATE {t} SET n = n + 1, t = t WHERE id BETWEEN 20 AND 40",
+        "DELETE FROM {t} WHERE id % 10 = 3",
+        "MERGE INTO {t} x USING (SELECT id + 150 AS id, concat('t', id + 150) AS t, id % 3 AS way FROM range(100)) y "
+        "ON x.id = y.id AND x.t = y.t WHEN MATCHED AND way = 0 THEN DELETE "
+        "WHEN MATCHED THEN UPDATE SET nothing = way "
+        "WHEN NOT MATCHED AND way = 1 THEN INSERT (id, t) VALUES (y.id, y.t)",
+        "ALTER TABLE {t} DROP COLUMN a",
+        "INSERT OVERWRITE {t} SELECT * FROM {t} WHERE id > 5",
+    )
+    for number, statement in enumerate(statements):
+        for table in (t, plain):
+            spark.sql(statement.format(t=table))
+        if number == 2:
+            spark.sql(f"CALL {lakes}.system.compact(table => '{scope}.t')").collect()
+            spark.sql(f"UPDATE {t} SET even = false WHERE id = 7")
+            spark.sql(f"UPDATE {plain} SET even = false WHERE id = 7")
+        if statement.startswith("ALTER"):
+            # It is no version.
+            continue
+        done = spark.sql(f"CALL {lakes}.system.tier(table => '{scope}.t')").first()
+        assert done is not None
+        columns = ["CAST(b AS INT) b", "CAST(s AS INT) s", *(c for c in spark.table(t).columns if c not in ("b", "s"))]
+        theirs = spark.table(plain).selectExpr(*columns)
+        assert sorted(map(str, spark.table(t).selectExpr(*columns).collect())) == sorted(map(str, theirs.collect()))
+        files = load_catalog("pravega", type="sql", uri=f"sqlite:///{tmp_path}/catalog.db").load_table((scope, "t"))
+        paths = [task.file.file_path for task in files.scan().plan_files()]
+        there = spark.read.parquet(*paths)
+        assert there.count() == done.rows
+        same = there.selectExpr(*columns)
+        assert sorted(map(str, same.collect())) == sorted(map(str, theirs.collect())), statement
+        assert done.kept_from == done.version or not statement.startswith("INSERT")
+
+
+@pytest.mark.in_turn
 def test_history_is_read_on_through_the_lake(spark: SparkSession, namespace: str, lakes: str, tmp_path: Path) -> None:
     """By streaming queries, also of changes, by CALL copy, and without the catalog; two of the queries are ended and go
     on when what they would have read next is in the lake only."""

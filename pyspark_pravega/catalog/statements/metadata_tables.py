@@ -392,8 +392,8 @@ class MetadataTables:
             "files": files,
             "rows": lake.rows,
             "bytes": size,
-            "kept_from": lake.kept + 1,
-            "current": state.tiered is not None,
+            "kept_from": state.kept_from,
+            "current": lake.version == state.version if lake.by_key else state.tiered is not None,
         }
 
     def _copies(self, stream: Stream) -> Iterator[Row]:

@@ -1,7 +1,7 @@
 """Tables whose older rows lie in a lake: `rules` (which tables, which columns), `tiering` (rows go there), `versions`
-(which row came with which version), `releasing` (what the stream needn't hold any more), `reading` (both as one),
-`slices` (rows of the lake in the order of their events), `bounds` (reads between cuts), `changes`
-(what versions have added).
+(which row came with which version), `last_rows` (rows of tables with a key), `releasing` (what the stream needn't hold
+any more), `reading` (both as one), `slices` (rows of the lake in the order of their events), `bounds` (reads between
+cuts), `changes` (what versions have added).
 
 It uses the commit log, reads and the room `lake`, whose part for Iceberg is imported only where a table has a lake.
 """

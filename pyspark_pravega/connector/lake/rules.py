@@ -29,9 +29,7 @@ def check_kept(definition: TableDefinition) -> pa.Schema:
         UnsupportedTypeError: a column has a type that Iceberg hasn't.
     """
     why = ""
-    if definition.key is not None:
-        why = "it has a primary key, and those tables can't have a lake yet"
-    elif definition.registered is None or definition.format not in REGISTERED:
+    if definition.registered is None or definition.format not in REGISTERED:
         why = f"its format is {definition.format}, and only {', '.join(sorted(REGISTERED))} can have a lake yet"
     elif definition.types is not None:
         why = "its stream holds events of several types, and such tables can't have a lake yet"

@@ -7,6 +7,9 @@
    from the lake.
 5. The stream is truncated as far as nobody needs it (`releasing`).
 
+Of a table with a key all rows are written each time, as they are at that version, and nothing reads them here: its
+stream keeps what queries need, and `CALL compact` truncates it.
+
 Who dies behind step 3 has left a snapshot that the log doesn't know. The next one notes it: what lies between two
 versions is always the same. Of two who tier at once one makes the snapshot, and the other one removes its files.
 """
@@ -24,17 +27,28 @@ import pyarrow as pa
 from pyspark_pravega.client import SegmentPart, Stream
 from pyspark_pravega.client.names import segment_epoch
 from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.lake.last_rows import last_rows
 from pyspark_pravega.connector.lake.pieces import PiecesReader
 from pyspark_pravega.connector.lake.releasing import release_tiered
 from pyspark_pravega.connector.lake.rules import check_fits, check_kept
 from pyspark_pravega.connector.lake.versions import versioned
-from pyspark_pravega.connector.log import Commit, State, Tiered, create_ledger, offsets_of, open_ledger, settle
+from pyspark_pravega.connector.log import (
+    Commit,
+    Snapshot,
+    State,
+    Tiered,
+    create_ledger,
+    offsets_of,
+    open_ledger,
+    settle,
+)
 from pyspark_pravega.connector.read import (
     Moment,
     commit_of,
     commits_between,
     last_commit,
     parts_until,
+    rows_at,
     snapshot_until,
 )
 from pyspark_pravega.connector.shared import shared_client
@@ -50,11 +64,12 @@ from pyspark_pravega.lake import POSITIONS, VERSION, FileWriter, LakeConfigurati
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.spark.types import StructType
 
-ID, BASE, UP_TO, CUT, COLUMNS, REPLACES, BY = (
-    f"pravega.{name}" for name in ("table", "base", "version", "cut", "columns", "replaces", "by")
+ID, BASE, UP_TO, CUT, COLUMNS, REPLACES, BY, BY_KEY = (
+    f"pravega.{name}" for name in ("table", "base", "version", "cut", "columns", "replaces", "by", "by-key")
 )
 """What a snapshot says: of which table it is, which version it follows, up to which one it goes, where that ended in
-the stream, what the table's columns were, whether it replaces all rows before, and who made it."""
+the stream, what the table's columns were, whether it replaces all rows before, who made it, and whether it has the last
+row of each key of a table with one."""
 FILE_SIZE, ROW_GROUP_SIZE = 128 << 20, 16 << 20
 _TRIES = 5
 _COMMIT_VERSION = "_commit_version"
@@ -111,7 +126,8 @@ def iceberg_name(stream: Stream) -> tuple[str, str]:
 def clean_lake(
     settings: Settings, configuration: LakeConfiguration, stream: Stream, older_than_s: float
 ) -> tuple[int, int]:
-    """Remove files that calls of `tier` have left which were broken off.
+    """Remove files that calls of `tier` have left which were broken off; of a table with a key also older snapshots,
+    each of which holds all rows.
 
     Args:
         settings: the cluster.
@@ -123,6 +139,7 @@ def clean_lake(
         How many files, and of how many bytes.
 
     Raises:
+        ConflictError: another process tiers the table just now, or cleans its lake.
         UnsupportedOperationError: the table has no lake, or its Iceberg table isn't there.
         ConfigurationError: pyiceberg isn't installed.
     """
@@ -132,6 +149,9 @@ def clean_lake(
     table = None if lake is None else load_iceberg().find_table(configuration, iceberg_name(stream))
     if lake is None or table is None or table.properties.get(ID) != lake.id:
         raise UnsupportedOperationError(f'stream "{stream}" has no Iceberg table in this lake')
+    if lake.by_key and table.snapshot is not None and table.snapshot.id == lake.snapshot:
+        # Reads take nothing from them. What no call has noted yet needs the one before.
+        table.forget(older_than_s)
     files = table.unknown_files([lake.metadata], older_than_s)
     for file in files:
         table.store.remove(file.path)
@@ -153,7 +173,7 @@ class _Tiering:
                 f"stream \"{stream}\" has no lake: ALTER TABLE ... SET TBLPROPERTIES ('lake' = 'iceberg')"
             )
         check_kept(definition)
-        self._properties = definition.properties
+        self._properties, self._is_keyed = definition.properties, definition.key is not None
         self._iceberg: Any = load_iceberg()
         self._ledger = create_ledger(self._client, stream)
         self._by = uuid.uuid4().hex
@@ -180,13 +200,14 @@ class _Tiering:
             noted = self._note(lake, snapshot)
             rows, lake = snapshot.rows - (0 if snapshot.properties[REPLACES] == "true" else lake.rows), noted
         kept = release_tiered(self._client, self._ledger, self._properties.keep_in_stream_ms)
-        return TierReport(version=lake.version, rows=rows, files=files, kept_from=kept + 1)
+        kept_from = self._ledger.state().kept_from if self._is_keyed else kept + 1
+        return TierReport(version=lake.version, rows=rows, files=files, kept_from=kept_from)
 
     def _settled(self) -> tuple[State, Any]:
         """The log's state and the Iceberg table, of which each knows the other one's last step."""
         state = settle(self._client, self._ledger)
         if state.lake is None:
-            state = self._ledger.holders().note_lake(state, Tiered(id=uuid.uuid4().hex))
+            state = self._ledger.holders().note_lake(state, Tiered(id=uuid.uuid4().hex, by_key=self._is_keyed))
         lake = state.lake
         assert lake is not None
         name = iceberg_name(self._stream)
@@ -239,21 +260,22 @@ class _Tiering:
         definition = load_definition(self._client, self._settings, self._stream)
         if definition.replaced_table != state.replaced_table:
             raise TableChangedError(f'stream "{self._stream}" was made another table just now: run it again')
+        if (definition.key is not None) != self._is_keyed:
+            raise ConflictError(f'stream "{self._stream}" was given a key just now, or has lost it: run it again')
         columns = check_kept(definition)
-        snapshot = (
-            None if lake.snapshot is None else self._iceberg.snapshot_at(table.store, lake.metadata, lake.snapshot)
-        )
-        replaces = lake.version < state.replaced_rows or snapshot is None
-        if snapshot is not None and not replaces:
+        replaces = self._is_keyed or lake.by_key or lake.version < state.replaced_rows or lake.snapshot is None
+        if not replaces:
+            snapshot = self._iceberg.snapshot_at(table.store, lake.metadata, lake.snapshot)
             check_fits(definition, StructType.fromJson(json.loads(snapshot.properties[COLUMNS])))
-        parts, commits = self._wanted(lake, target, replaces=replaces)
+        whole = self._rows_of_keys(target) if self._is_keyed else None
+        parts, commits = self._wanted(lake, target, whole, replaces=replaces)
         change = table.change(columns, replaces=replaces)
         size = self._properties.lake_file_size or FILE_SIZE
         group_size = self._properties.lake_row_group_size or ROW_GROUP_SIZE
         writer = FileWriter(table.store, table.folder, self._by, change.schema, size, group_size)
         seen: set[int] = set()
         try:
-            for segment, batch in _batches(definition, parts, commits):
+            for segment, batch in _batches(definition, parts, commits, whole):
                 if self._stopped():
                     writer.discard()
                     return None
@@ -264,7 +286,8 @@ class _Tiering:
                 arrays = [batch.column(_source(field.name)).cast(field.type) for field in change.schema]
                 writer.write(pa.RecordBatch.from_arrays(arrays, schema=change.schema), segment)
             writer.close()
-            self._check_count(parts, commits, writer.rows)
+            if whole is None:
+                self._check_count(parts, commits, writer.rows)
             properties = {
                 ID: lake.id,
                 BASE: str(lake.version),
@@ -273,6 +296,7 @@ class _Tiering:
                 COLUMNS: definition.schema.json(),
                 REPLACES: "true" if replaces else "false",
                 BY: self._by,
+                **({BY_KEY: "true"} if self._is_keyed else {}),
             }
         except BaseException:
             writer.discard()
@@ -294,11 +318,18 @@ class _Tiering:
             return last
         return snapshot
 
-    def _wanted(self, lake: Tiered, target: Commit, *, replaces: bool) -> tuple[list[SegmentPart], list[Commit]]:
+    def _rows_of_keys(self, target: Commit) -> Snapshot:
+        """The events that tell the rows of a table with a key at a version."""
+        return rows_at(self._client, self._stream, _end(target))
+
+    def _wanted(
+        self, lake: Tiered, target: Commit, whole: Snapshot | None = None, *, replaces: bool
+    ) -> tuple[list[SegmentPart], list[Commit]]:
         """Which parts of the stream, and which versions have added what is in them."""
-        end = Moment(offsets=target.cut, name=f"version {target.version}", version=target.version)
+        end = _end(target)
         if replaces:
-            parts = list(snapshot_until(self._client, self._stream, end).parts)
+            whole = whole or snapshot_until(self._client, self._stream, end)
+            parts = list(whole.parts)
             oldest = self._ledger.first_commit()
             first = target.version if oldest is None else oldest.version
         else:
@@ -346,6 +377,7 @@ class _Tiering:
                 rows=snapshot.rows,
                 kept=0 if replaces else lake.kept,
                 kept_cut={} if replaces else lake.kept_cut,
+                by_key=snapshot.properties.get(BY_KEY) == "true",
             )
             try:
                 self._ledger.holders().note_lake(state, noted)
@@ -360,13 +392,21 @@ def _follows(snapshot: LakeSnapshot, lake: Tiered) -> bool:
     return snapshot.properties.get(ID) == lake.id and snapshot.properties.get(BASE) == str(lake.version)
 
 
+def _end(target: Commit) -> Moment:
+    return Moment(offsets=target.cut, name=f"version {target.version}", version=target.version)
+
+
 def _source(name: str) -> str:
     return _COMMIT_VERSION if name == VERSION else name
 
 
 def _batches(
-    definition: TableDefinition, parts: list[SegmentPart], commits: list[Commit]
+    definition: TableDefinition, parts: list[SegmentPart], commits: list[Commit], whole: Snapshot | None
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows with their places and versions, each batch with its segment."""
+    """The rows with their places and versions, each batch with its segment; of a table with a key the last one of each
+    key.
+    """
+    if whole is not None:
+        return last_rows(definition, whole, versioned(parts, commits), _COMMIT_VERSION)
     reader = PiecesReader(definition, [*definition.schema.fieldNames(), *POSITIONS, _COMMIT_VERSION])
     return reader.by_turns(versioned(parts, commits))

@@ -83,7 +83,7 @@ class Cleaning:
 
 @dataclass(frozen=True, kw_only=True)
 class Tiered:
-    """What of a table without a key lies in the lake: all rows up to a version."""
+    """What of a table lies in the lake: all rows up to a version."""
 
     id: str
     """What tells the table's Iceberg table from others of its name: a UUID."""
@@ -100,6 +100,8 @@ class Tiered:
     """The last version whose rows the stream needn't hold any more; 0 while it holds all that are in the lake."""
     kept_cut: dict[int, int] = field(default_factory=dict)
     """The stream cut that this version has reached: there the stream begins, or is just being truncated."""
+    by_key: bool = False
+    """Of a table with a key: what lies there are its rows as of that version. The stream has all that reads need."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,9 +202,23 @@ class State:
 
     @property
     def tiered(self) -> Tiered | None:
-        """What of the table's rows lies in the lake; None where none does: others may have taken their place."""
-        lake = self.lake
+        """What of the table's rows reads take from the lake; None where they take none: others may have taken their
+        place, or the table has a key.
+        """
+        lake = self.lake if self.has_lake else None
         return lake if lake is not None and lake.version and lake.version >= self.replaced_rows else None
+
+    @property
+    def has_lake(self) -> bool:
+        """Whether reads take rows from the lake, or have taken some."""
+        return self.lake is not None and not self.lake.by_key
+
+    @property
+    def kept_from(self) -> int:
+        """The first version whose events are in the stream for sure."""
+        if self.lake is None or self.lake.by_key:
+            return max(1, self.replaced_rows)
+        return self.lake.kept + 1
 
     @property
     def oldest_kept(self) -> int:
@@ -381,7 +397,7 @@ def state_content(state: State) -> Content:
     if state.cleaning is not None:
         content["cleaning"] = vars(state.cleaning)
     if state.lake is not None:
-        content["lake"] = vars(state.lake)
+        content["lake"] = {name: value for name, value in vars(state.lake).items() if name != "by_key" or value}
     return content
 
 

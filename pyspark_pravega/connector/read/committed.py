@@ -289,7 +289,7 @@ class _Additions:
             if (
                 start is None
                 and any(part.start for part in parts)
-                and (sum(part.size for part in parts) < commit.bytes or self._ledger.state().lake is not None)
+                and (sum(part.size for part in parts) < commit.bytes or self._ledger.state().has_lake)
             ):
                 # The stream begins where the first version ends, or behind.
                 raise truncated(self._stream, end.name)

@@ -86,7 +86,7 @@ class TableDefinition:
     cleaning: Cleaning | None = None
     """What that version, or a later one that replaced all rows, has left to be done."""
     has_lake: bool = False
-    """Whether rows of it are in a lake, or were."""
+    """Whether reads take rows of it from a lake, or have taken some."""
     types: TypeFilter | None = None
     """Which events are the table's, where the stream holds events of several types."""
     key: TableKey | None = None
@@ -286,7 +286,7 @@ def load_definition(
         replaced_table=state.replaced_table,
         added_checks=state.added_checks,
         cleaning=state.cleaning,
-        has_lake=state.lake is not None,
+        has_lake=state.has_lake,
         segments=tuple(segments),
     )
     try:

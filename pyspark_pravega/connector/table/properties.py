@@ -428,10 +428,14 @@ def check_lake(kept: TableProperties) -> None:
         return
     if LAKE not in kept:
         raise ConfigurationError(f'"{given[0]}" goes with "{LAKE}": set both')
-    if PRIMARY_KEY in kept or kept.get(FORMAT, AVRO) not in REGISTERED:
-        raise ConfigurationError(
-            f'"{LAKE}" goes with tables without a primary key, of format avro, json or protobuf: leave it out'
-        )
+    if kept.get(FORMAT, AVRO) not in REGISTERED:
+        raise ConfigurationError(f'"{LAKE}" goes with tables of format avro, json or protobuf: leave it out')
+    for name in (LAKE_AFTER, LAKE_KEEP):
+        if PRIMARY_KEY in kept and name in kept:
+            raise ConfigurationError(
+                f'"{name}" goes with tables without a primary key: rows of one with a key go to the lake as of its '
+                "last version, and CALL compact removes events. Leave it out"
+            )
 
 
 KEY_PROPERTIES = TableProperties.names(KEYS) - {COMPACT_WHEN}

@@ -143,7 +143,7 @@ class OverwritingJob(ReadingJob):
         news = [one for one in self._seen if not self._is_same(ledger, tail, state, replace(one, keys=None))]
         if news:
             # What came since may be in the lake already, which is replaced as a whole.
-            if self.plan.isolation == SERIALIZABLE or staged is not None or state.lake is not None:
+            if self.plan.isolation == SERIALIZABLE or staged is not None or state.has_lake:
                 raise self._conflict(state, news[0])
             if isinstance(self.plan.codec, ChangeCodec) and not self.plan.codec.marks:
                 raise self._conflict(state, news[0])

@@ -100,7 +100,7 @@ def _check_retained(client: Client, ledger: Ledger, holders: Holders, moment: Mo
         rows_at(client, stream, moment)
         return
     # What a cut needs it finds in the stream, whatever else is in the lake.
-    snapshot_until(client, stream, moment if holders.state.lake is None else replace(moment, version=None))
+    snapshot_until(client, stream, replace(moment, version=None) if holders.state.has_lake else moment)
     begins = {} if holders.state.cleaning is None else holders.state.cleaning.begins
     if begins and not reaches(parts_until(client, stream, None, moment), begins):
         raise replaced(stream, moment.name, oldest)

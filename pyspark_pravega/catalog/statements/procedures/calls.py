@@ -121,7 +121,7 @@ PROCEDURES = {
         ),
         Procedure(
             name="clean_lake",
-            description="Removes files from the lake that broken-off calls of tier have left",
+            description="Removes files that broken-off calls of tier have left, and a keyed table's older snapshots",
             parameters=(
                 _TABLE,
                 Parameter(name="older_than", type="STRING", comment="how old they are", default="'1 day'"),
