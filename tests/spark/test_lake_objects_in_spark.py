@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import urllib.request
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,10 +134,6 @@ def test_a_table_in_a_bucket_is_what_it_would_be_in_a_folder(
     with pytest.raises(PySparkException) as refused:
         spark.sql(f"CALL {lakes}.system.clean_lake(table => '{scope}.plain')").collect()
     texts.append(str(refused.value))
-    if spark.sparkContext.uiWebUrl:
-        for page in ("SQL/", "environment/", "jobs/", "StreamingQuery/"):
-            with urllib.request.urlopen(f"{spark.sparkContext.uiWebUrl}/{page}") as answer:
-                texts.append(answer.read().decode())
     assert_none_shows(objects, *texts)
 
 
