@@ -147,14 +147,15 @@ def test_a_stream_while_it_is_written_and_scaled(
 
 
 def stopped_query(folder: Path, stream: Stream, client: Client, *, query: str) -> None:
-    """A checkpoint whose last micro-batch was ten minutes ago, before all that the stream holds."""
+    """A checkpoint whose last micro-batches were ten minutes ago, before all that the stream holds."""
     for inner in ("offsets", "commits"):
         (folder / inner).mkdir(parents=True)
     offset = SourceOffset({stream: StreamFrontier(client, stream).head()})
-    (folder / "offsets" / "0").write_text(f"v1\n{{}}\n{offset.to_json()}\n")
-    (folder / "commits" / "0").write_text("v1\n{}")
+    for batch, seconds_ago in (("0", 604), ("1", 600)):
+        (folder / "offsets" / batch).write_text(f"v1\n{{}}\n{offset.to_json()}\n")
+        (folder / "commits" / batch).write_text("v1\n{}")
+        os.utime(folder / "commits" / batch, (time.time() - seconds_ago,) * 2)
     (folder / "metadata").write_text(json.dumps({"id": query}))
-    os.utime(folder / "commits" / "0", (time.time() - 600,) * 2)
 
 
 def test_each_view_is_reached_by_clicks(
