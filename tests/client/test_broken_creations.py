@@ -75,8 +75,8 @@ def test_a_broken_name_is_made(client: Client, scope: str) -> None:
 def test_several_who_make_a_broken_name_at_once_make_one_table(
     settings: Settings, client: Client, scope: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # On a busy machine a table takes more than 2 s, and two would make it if one took the other's for broken.
-    monkeypatch.setattr(creation, "_BARE_S", 5.0)
+    # On a busy machine a table takes more than 5 s, and two would make it if one took the other's for broken.
+    monkeypatch.setattr(creation, "_BARE_S", 10.0)
     break_creation(client, scope, "kv", has_segment=True)
 
     def insert(number: int) -> bool:
