@@ -120,7 +120,10 @@ class ControllerTransactions(ControllerSegments):
     def commit_transaction(
         self, stream: Stream, transaction: uuid.UUID, *, timestamp: int = NO_TIMESTAMP, writer: str = ""
     ) -> None:
-        """Ask for a commit; the transaction is then committing, and committed soon after. Committing twice is harmless.
+        """Ask for a commit; the transaction is then committing, and committed soon after.
+
+        To ask again is harmless, but not at the same time while the stream is scaled
+        (docs/internals/controller-facts.md).
 
         Args:
             stream: the stream.
