@@ -354,7 +354,9 @@ def _visible_together(
             with suppress(PravegaError):
                 commit_followers(client, decision)
         return Visible(state=state, pending=True)
-    if helps or states != {TransactionState.COMMITTING}:
+    # Its committer asks for the others just now. Two who do so at once, while a stream is scaled, may end all commits
+    # of that stream (docs/internals/controller-facts.md).
+    if helps:
         with suppress(PravegaError):
             roll_forward(client, together)
     return None
