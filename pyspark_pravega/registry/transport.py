@@ -160,7 +160,7 @@ class Transport:
                     continue
                 raise self._unreachable(doing, str(lost), begun) from None
             status = response.status_code
-            without_pravega = status == httpx.codes.INTERNAL_SERVER_ERROR and _WITHOUT_PRAVEGA.search(response.text)
+            without_pravega = _is_without_pravega(status, response.text)
             if (status in _AWAY or without_pravega) and self._again(retries, begun):
                 continue
             self._contact.heard()
@@ -286,16 +286,21 @@ class Transport:
             return AuthenticationError(
                 f"can't {doing}: the user has no permission for it from the schema registry at {self.uri}"
             )
-        if status == httpx.codes.INTERNAL_SERVER_ERROR and _WITHOUT_PRAVEGA.search(text):
+        if _is_without_pravega(status, text):
             return RegistryUnavailableError(
                 f"can't {doing}: Pravega, in which it keeps its schemas, doesn't answer the schema registry at "
                 f"{self.uri}{reason}: see to Pravega's segment stores and controllers, and try again"
             )
-        if status in (502, 503, 504):
+        if status in _AWAY:
             return RegistryUnavailableError(
                 f"can't {doing}: the schema registry at {self.uri} is unavailable, status {status}{reason}"
             )
         return OperationFailedError(f"can't {doing}: the schema registry at {self.uri} answered {status}{reason}")
+
+
+def _is_without_pravega(status: int, text: str) -> bool:
+    """Whether an answer says that Pravega doesn't answer the registry."""
+    return status == httpx.codes.INTERNAL_SERVER_ERROR and _WITHOUT_PRAVEGA.search(text) is not None
 
 
 def _certificate_refusal(error: BaseException | None) -> str | None:
