@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import recovery, settle, snapshot, take_snapshots
+from pyspark_pravega.connector.log.decided import turns
 from pyspark_pravega.connector.log.opening import open_ledger
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.read import BatchReader
@@ -41,6 +42,7 @@ LEASE_MS = 10_000
 def hurry() -> None:
     """Let this process wait for dead ones no longer than that; readers help at once."""
     recovery.GRACE_S, snapshot.HELP_AFTER_MS = GRACE_S, 500
+    turns.TURN_S, turns.FREE_AFTER_S = 2 * GRACE_S, 3 * GRACE_S
 
 
 def look(tables: Sequence[TableDefinition], seen: Mapping[Stream, int]) -> Looked:

@@ -25,7 +25,8 @@ from pyspark_pravega.client.controller.transactions import ControllerTransaction
 from pyspark_pravega.client.events import transaction_writer
 from pyspark_pravega.client.segments import gathering
 from pyspark_pravega.client.segments.writing import SegmentWriter
-from pyspark_pravega.connector.log import Ledger, cleaning, recovery
+from pyspark_pravega.connector.log import Ledger, cleaning
+from pyspark_pravega.connector.log.decided import forward
 from pyspark_pravega.connector.log.decided.decisions import Decisions
 from pyspark_pravega.connector.log.job_log import JobLog
 from pyspark_pravega.connector.write.commit import several
@@ -61,8 +62,8 @@ _STEPS: dict[str, tuple[Any, str]] = {
     "promises made": (Several, "_hold"),
     "decision": (Decisions, "commit"),
     "rolled forward": (several, "roll_forward"),
-    "transaction committed": (recovery, "commit_all"),
-    "table completed": (recovery, "_complete_member"),
+    "transaction committed": (forward, "commit_all"),
+    "table completed": (forward, "_complete_member"),
     "record forgotten": (Decisions, "forget"),
     "withdrawal": (Decisions, "withdraw"),
     "commit forgotten": (JobLog, "forget_commit"),

@@ -15,7 +15,7 @@ from connector_tools import LEASE_MS, ledger_of, raw_table, read_events, run_tas
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import Closing, Ledger, Together, close, recovery, settle, snapshot, take_snapshots
-from pyspark_pravega.connector.log.decided import decisions
+from pyspark_pravega.connector.log.decided import COMMITTING_OR_DONE, decisions, roll_forward, turns
 from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.table.definition import TableDefinition
 from pyspark_pravega.connector.write import (
@@ -42,8 +42,8 @@ STEPS = {
     "all promises": (f"{COMMIT}.Several._hold", 0, False),
     "held": (f"{LOG}.decided.decisions.Decisions.commit", 0, False),
     "decided": (f"{COMMIT}.bring_forward", 0, True),
-    "the leader is committed": (f"{LOG}.recovery.commit_all", 1, True),
-    "all are committed": (f"{LOG}.recovery._complete_member", 0, True),
+    "the leader is committed": (f"{LOG}.decided.forward.commit_all", 1, True),
+    "all are committed": (f"{LOG}.decided.forward._complete_member", 0, True),
     "one version": (f"{LOG}.ledger.Ledger.complete", 1, True),
     "all versions": (f"{LOG}.decided.decisions.Decisions.forget", 0, True),
 }
@@ -100,6 +100,7 @@ def test_others_finish_or_withdraw_what_a_dead_driver_has_left(
     client: Client, tables: list[TableDefinition], monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     monkeypatch.setattr(recovery, "GRACE_S", 0.1)
+    monkeypatch.setattr(turns, "FREE_AFTER_S", 0.1)
     commit_together(client, written(tables, b"1"), {})
     prepared = written(tables[:2], b"2")
     is_there = STEPS[step][2]
@@ -130,7 +131,7 @@ def test_who_reads_the_leaders_table_keeps_the_others_from_being_lost(
     monkeypatch.setattr(snapshot, "HELP_AFTER_MS", -1)
     assert read_events(client, tables[0]) == [b"1"]
     (other,) = prepared[1].intent.transaction_ids()
-    assert client.controller.transaction_state(tables[1].stream, other) in recovery.COMMITTING_OR_DONE
+    assert client.controller.transaction_state(tables[1].stream, other) in COMMITTING_OR_DONE
     assert read_events(client, tables[1]) == [b"1"]
 
 
@@ -164,11 +165,11 @@ def test_a_transaction_that_others_have_found_lost_comes_to_its_end(
     prepared = written(tables[:2], b"1")
     (leader,) = prepared[0].intent.transaction_ids()
 
-    def late(client: Client, together: Together) -> None:
+    def late(client: Client, together: Together, _: Any) -> None:
         client.controller.abort_transaction(tables[0].stream, leader)
         with suppress(TransactionError):
-            recovery.roll_forward(client, together)
-        recovery.roll_forward(client, together)
+            roll_forward(client, together)
+        roll_forward(client, together)
 
     monkeypatch.setattr(several, "bring_forward", lambda *_: False)
     monkeypatch.setattr(several, "roll_forward", late)

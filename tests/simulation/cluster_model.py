@@ -31,6 +31,8 @@ ROWS = 2 * len(KEYS)
 """How many rows a statement may have: one of each key in each of two partitions."""
 _FAILURE, _NOT_OPEN = 1, 6
 """Of a commit or an abort, and of a ping."""
+AT_ONCE_S = 0.05
+"""How long a call for a commit looks and acts."""
 _MADE_MS = 1_700_000_000_000
 
 
@@ -63,6 +65,29 @@ class TransactionModel:
         """What was copied into it."""
         self.held_until = 0.0
         """Until when it was pinged."""
+        self.committed_by: object = None
+        """Who has asked for its commit first."""
+
+
+class Asked:
+    """A call for a transaction's commit, from its begin on."""
+
+    def __init__(self, cluster: ClusterModel, transaction: uuid.UUID) -> None:
+        self._cluster, self._caller, self._began = cluster, cluster.world.current, cluster.world.now
+        self._was_open = cluster.state_of(transaction) == TransactionState.OPEN
+
+    def commit(self, transaction: uuid.UUID) -> int:
+        """Do it.
+
+        Another one's that was under way at the same time is noted: beside a scale the two may end all commits of the
+        stream (docs/internals/controller-facts.md).
+        """
+        cluster, one = self._cluster, self._cluster.transactions.get(transaction)
+        if one is not None and one.state == TransactionState.OPEN:
+            one.committed_by = self._caller
+        elif one is not None and self._was_open and one.committed_by not in (None, self._caller):
+            cluster.asked_at_once |= cluster.world.now - self._began < AT_ONCE_S
+        return cluster.commit(transaction)
 
 
 class ClusterModel:
@@ -90,6 +115,8 @@ class ClusterModel:
         self.table = TableModel(world)
         self.truncation: dict[int, int] | None = None
         self.was_truncated = False
+        self.asked_at_once = False
+        """Whether two have asked for a commit at the same time."""
         self._left: list[int] = []
         self.controller = ControllerModel(self)
         self.client: Any = SimpleNamespace(
@@ -141,6 +168,10 @@ class ClusterModel:
             one.state = TransactionState.ABORTING
             self.aborting.append(one)
         return 0 if one.state in (TransactionState.ABORTING, TransactionState.ABORTED) else _FAILURE
+
+    def asked(self, transaction: uuid.UUID) -> Asked:
+        """A call for its commit that begins now."""
+        return Asked(self, transaction)
 
     def ping(self, transaction: uuid.UUID, lease_ms: int) -> int:
         if self.state_of(transaction) != TransactionState.OPEN:

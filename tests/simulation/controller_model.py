@@ -36,8 +36,9 @@ class ControllerModel(ControllerTransactions):
             return cluster.world.call(method, lambda: cluster.state_of(transaction))
         if method == "pingTransaction":
             return cluster.world.call(method, lambda: cluster.ping(transaction, request.lease))  # type: ignore[attr-defined]
-        action = {"commitTransaction": cluster.commit, "abortTransaction": cluster.abort}[method]
         world = cluster.world
+        asked = cluster.asked(transaction)
+        action = {"commitTransaction": asked.commit, "abortTransaction": cluster.abort}[method]
         if not world.calm and world.rng.random() < world.profile.failure:
             # It says that it failed, and has done it all the same, or hasn't.
             if world.rng.random() < 0.5:

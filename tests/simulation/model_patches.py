@@ -23,7 +23,7 @@ from pyspark_pravega.catalog.statements import replacing
 from pyspark_pravega.client.positions import cuts
 from pyspark_pravega.client.segments import gathering
 from pyspark_pravega.connector.log import cleaning, job_log, json_table, opening, recovery, snapshot, tail
-from pyspark_pravega.connector.log.decided import decisions
+from pyspark_pravega.connector.log.decided import completing, decisions, forward, turns
 from pyspark_pravega.connector.stream import admission, frontier, source
 from pyspark_pravega.connector.write import deltas, overwrite, read_set, writer
 from pyspark_pravega.connector.write import job as write_job
@@ -32,7 +32,20 @@ from pyspark_pravega.connector.write.job import WriteJob
 from pyspark_pravega.connector.write.together import transaction
 
 _TIMED: tuple[ModuleType, ...] = (
-    *(recovery, snapshot, deadlines, clock, write_job, admission, frontier, source, several),
+    *(
+        recovery,
+        completing,
+        forward,
+        turns,
+        snapshot,
+        deadlines,
+        clock,
+        write_job,
+        admission,
+        frontier,
+        source,
+        several,
+    ),
 )
 
 
@@ -81,8 +94,8 @@ def modelled() -> Iterator[None]:
         (gathering, "_copy", _copy),
         (admission._Walk, "_look_ahead", _borders),
     ]
-    patches += [(module, "Begun", AtOnce) for module in (recovery, committer, cuts, several, write_job)]
-    patches += [(module, "_log", _QUIET) for module in (recovery, cleaning, frontier)]
+    patches += [(module, "Begun", AtOnce) for module in (completing, committer, cuts, several, write_job)]
+    patches += [(module, "_log", _QUIET) for module in (recovery, forward, cleaning, frontier)]
     with contextlib.ExitStack() as stack:
         for place, name, new in patches:
             stack.enter_context(patch.object(place, name, new))

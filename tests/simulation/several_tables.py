@@ -333,6 +333,8 @@ class TransactionHistory:
         if self.changes[-1].ended == NEVER:
             raise UnexplainedError("the tables can't be read in the end")
         explain_several(self.changes)
+        if any(model.asked_at_once for model in self.clusters.models.values()):
+            raise UnexplainedError("two have asked for one transaction's commit at once")
         for commits, state in looked:
             check_log(commits, state)
 

@@ -11,7 +11,7 @@ from pyspark_pravega.catalog.statements import tables as statements
 from pyspark_pravega.client import Stream, TransactionState
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log import Ledger, Snapshot, State, recovery, snapshot
-from pyspark_pravega.connector.log.decided import decisions
+from pyspark_pravega.connector.log.decided import decisions, transaction_states, turns
 from pyspark_pravega.connector.write.commit import several
 from pyspark_pravega.connector.write.together import transaction as product
 from pyspark_pravega.errors import ConflictError
@@ -34,7 +34,7 @@ def record_not_asked_by_readers() -> Iterator[None]:
 
     def visible(client: Any, ledger: Ledger, state: State, together: Any, *, helps: bool) -> Any:
         assert state.pending is not None
-        states = recovery.transaction_states(client, ledger.stream, state.pending)
+        states = transaction_states(client, ledger.stream, state.pending)
         if states == {TransactionState.COMMITTING}:
             return None
         return snapshot.Visible(state=state, pending=states == {TransactionState.COMMITTED})
@@ -53,7 +53,7 @@ def record_not_asked_by_writers() -> Iterator[None]:
             client.controller.abort_transaction(ledger.stream, transaction)
         return ledger.withdraw(state)
 
-    with patch.object(recovery, "_withdraw_together", withdraw):
+    with patch.object(recovery, "withdraw_together", withdraw):
         yield
 
 
@@ -117,12 +117,20 @@ def records_that_are_gone_taken_for_withdrawn() -> Iterator[None]:
         yield
 
 
+@contextlib.contextmanager
+def turns_not_taken() -> Iterator[None]:
+    """Who finds a transaction committed asks for the commits of its tables, whoever does so besides."""
+    with patch.object(turns, "FREE_AFTER_S", 0.0), patch.object(decisions.Decisions, "take_turn", lambda _, one: one):
+        yield
+
+
 FAULTS: tuple[Callable[[], contextlib.AbstractContextManager[Any]], ...] = (
     tables_seen_alone,
     record_not_asked_by_readers,
     record_not_asked_by_writers,
     reads_not_compared,
     leases_not_held,
+    turns_not_taken,
 )
 WIDE_FAULTS: tuple[Callable[[], contextlib.AbstractContextManager[Any]], ...] = (
     tables_only_read_not_guarded,

@@ -17,7 +17,8 @@ from simulation import History
 from world import Profile
 
 from pyspark_pravega.client import TransactionState
-from pyspark_pravega.connector.log import Ledger, Snapshot, State, opening, recovery, snapshot
+from pyspark_pravega.connector.log import Ledger, Snapshot, State, opening, snapshot
+from pyspark_pravega.connector.log.decided import COMMIT_TIMEOUT_S, completing
 from pyspark_pravega.connector.log.entry_keys import STATE
 from pyspark_pravega.connector.write.commit import promise
 from pyspark_pravega.errors import SegmentStoreUnavailableError, UnavailableError
@@ -71,7 +72,7 @@ def test_a_commit_whose_cut_can_t_be_taken_is_finished_by_the_next_writer(seed: 
     with modelled(), played_in(world, cluster):
         _run(history, insert_in_vain)
         assert "the commit is made, and the next writer finishes it" in str(told[0])
-        assert world.now >= recovery.COMMIT_TIMEOUT_S
+        assert world.now >= COMMIT_TIMEOUT_S
         log = cast(Ledger, opening.open_ledger(cluster.client, STREAM))
         _run(history, lambda: states.append(log.state()))
         assert states[0].version == 0
@@ -115,7 +116,7 @@ def test_a_commit_that_is_not_made_in_time_is_finished_by_the_next_writer(seed: 
     with modelled(), played_in(world, cluster):
         _run(history, lambda: in_vain(insert))
         assert "was accepted, but not finished within 300 s; it will be: don't write the same rows again" in told[0]
-        assert world.now >= recovery.COMMIT_TIMEOUT_S
+        assert world.now >= COMMIT_TIMEOUT_S
         for timeout, patience in ((10.0, 60), (90.0, 90)):
             begun, cluster.client.settings.timeout = world.now, timeout
             _run(history, lambda: in_vain(lambda: snapshot.take_snapshot(cluster.client, STREAM)))
@@ -155,7 +156,7 @@ def test_a_commit_that_the_controller_forgets_is_asked_for_again(seed: int) -> N
     controller = ForgetfulController(history.cluster, forgets=1)
     with modelled(), played_in(history.world, history.cluster):
         _run(history, lambda: history._statement("driver", Kind.INSERT))
-        assert history.world.now < recovery.COMMIT_TIMEOUT_S
+        assert history.world.now < COMMIT_TIMEOUT_S
         history._judge()
     assert controller.asked >= 2
     assert history.operations[-1].seen == {0}
@@ -172,7 +173,7 @@ def test_a_reader_asks_again_for_a_commit_whose_writer_has_died(seed: int, monke
 
     with modelled(), played_in(history.world, cluster):
         with monkeypatch.context() as patch:
-            patch.setattr(recovery, "_await_rest", dies)
+            patch.setattr(completing, "_await_rest", dies)
             patch.setattr(promise, "Retries", lambda _: SimpleNamespace(again=lambda: False))
             _run(history, lambda: _in_vain(lambda: history._statement("driver", Kind.INSERT)))
         begun = history.world.now

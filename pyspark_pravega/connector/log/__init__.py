@@ -2,9 +2,9 @@
 
 `ledger` holds versions and queries, `opening` makes it, `entries` what is said of each, `job_log` what is being
 written, `entry_keys` where each entry is, `json_table` how they are kept, `history` for how long, and who needs old
-events, `others` notes what others have written, `copies` and `redeliveries` what those procedures have done. `recovery`
-ends commits of dead writers, `decided` decides those of several tables, `cleaning` removes what was replaced, `tail`
-and `snapshot` look at a stream with and without commits in progress. It uses the client only.
+events, `others` notes what others have written, `copies` and `redeliveries` what those procedures have done. `decided`
+brings decided commits to their end, also over several tables, `recovery` ends those of dead writers, `cleaning` removes
+what was replaced, `tail` and `snapshot` look at a stream with and without commits in progress. It uses the client only.
 """
 
 from pyspark_pravega.connector.log.cleaning import clean, is_empty_before, truncate_at
@@ -14,10 +14,13 @@ from pyspark_pravega.connector.log.decided import (
     Decision,
     Decisions,
     Member,
+    Turn,
     Verdict,
+    bring_forward,
     decision_of,
     make_decisions,
     open_decisions,
+    roll_forward,
 )
 from pyspark_pravega.connector.log.entries import (
     Cleaning,
@@ -49,12 +52,10 @@ from pyspark_pravega.connector.log.opening import (
 from pyspark_pravega.connector.log.others import VERSION_EVERY, Taken, note_others, take_version, version_every
 from pyspark_pravega.connector.log.recovery import (
     GRACE_S,
-    bring_forward,
     commit_state_unknown,
     finish,
     is_any_committed,
     is_committing,
-    roll_forward,
     settle,
     settled_table,
     withdraw,
@@ -108,6 +109,7 @@ __all__ = [
     "Taken",
     "Tiered",
     "Together",
+    "Turn",
     "Verdict",
     "behind",
     "bring_forward",

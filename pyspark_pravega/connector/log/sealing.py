@@ -9,9 +9,10 @@ from __future__ import annotations
 from contextlib import suppress
 
 from pyspark_pravega.client import Client, Stream
+from pyspark_pravega.connector.log.decided import COMMITTING_OR_DONE, commit_all, transaction_states
 from pyspark_pravega.connector.log.entries import Closing, State
 from pyspark_pravega.connector.log.ledger import Ledger
-from pyspark_pravega.connector.log.recovery import COMMITTING_OR_DONE, commit_all, finish, transaction_states, withdraw
+from pyspark_pravega.connector.log.recovery import finish, withdraw
 from pyspark_pravega.deadlines import FIRST_REMINDER_S, LONGEST_REMINDER_S, Limit, Retries, deadline
 from pyspark_pravega.errors import ConflictError, PravegaError, TransactionError, UnavailableError
 

@@ -18,19 +18,20 @@ from typing import TypeVar
 from pyspark_pravega.client import Client, Stream, StreamCut, TransactionState
 from pyspark_pravega.client.positions import later_cut, proper_cut
 from pyspark_pravega.clock import now_ms
-from pyspark_pravega.connector.log.decided import Verdict, decision_of
+from pyspark_pravega.connector.log.decided import (
+    COMMITTING_OR_DONE,
+    TERMINAL,
+    Verdict,
+    commit_all,
+    commit_followers,
+    decision_of,
+    roll_forward,
+    transaction_states,
+)
 from pyspark_pravega.connector.log.entries import Replacement, State, Tiered, Together
 from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.connector.log.opening import open_ledger
-from pyspark_pravega.connector.log.recovery import (
-    COMMITTING_OR_DONE,
-    TERMINAL,
-    commit_all,
-    commit_followers,
-    roll_forward,
-    transaction_states,
-    withdraw,
-)
+from pyspark_pravega.connector.log.recovery import withdraw
 from pyspark_pravega.connector.log.tail import Snapshot, behind, take_tail
 from pyspark_pravega.deadlines import Reminders
 from pyspark_pravega.errors import PravegaError, UnavailableError, UnsupportedOperationError, WriteConflictError
@@ -349,13 +350,11 @@ def _visible_together(
         return Visible(state=state)
     states = transaction_states(client, ledger.stream, state.pending)
     if states == {TransactionState.COMMITTED}:
-        if now_ms() - state.pending.started_at > HELP_AFTER_MS and decision.leader.stream == ledger.stream:
+        if now_ms() - decision.at > HELP_AFTER_MS and decision.leader.stream == ledger.stream:
             # Whoever committed it may be dead, and the tables of the others may have no readers.
             with suppress(PravegaError):
                 commit_followers(client, decision)
         return Visible(state=state, pending=True)
-    # Its committer asks for the others just now. Two who do so at once, while a stream is scaled, may end all commits
-    # of that stream (docs/internals/controller-facts.md).
     if helps:
         with suppress(PravegaError):
             roll_forward(client, together)

@@ -55,6 +55,8 @@ class Decision:
     """All of its tables, in the order in which their logs were asked; known of a committed one."""
     stored_as: int | None = None
     """The entry's version; None where there is no entry."""
+    at: int = 0
+    """When it was changed last, by the clock of who did so: milliseconds since 1970."""
 
     @property
     def leader(self) -> Member:
@@ -79,7 +81,7 @@ class Decisions:
         if id.int % _SWEEP_EVERY == 0:
             self._sweep()
         try:
-            self._table.repeated(partial(self._table.put, (id.bytes, NOT_EXISTS, _content(Verdict.OPEN))))
+            self._table.repeated(partial(self._table.put, (id.bytes, NOT_EXISTS, _content(Verdict.OPEN, (), now_ms()))))
         except ConflictError:
             # This very one: its answer was lost, or the call is repeated.
             pass
@@ -99,7 +101,8 @@ class Decisions:
             for stream, text in document.content["members"]
         )
         verdict = Verdict(document.content["verdict"])
-        return Decision(together=together, verdict=verdict, members=members, stored_as=document.version)
+        at = document.content["at"]
+        return Decision(together=together, verdict=verdict, members=members, stored_as=document.version, at=at)
 
     def commit(self, decision: Decision, members: tuple[Member, ...]) -> Decision:
         """Decide that a transaction is there.
@@ -123,6 +126,20 @@ class Decisions:
             ConflictError: it has changed.
         """
         return self._decide(replace(decision, verdict=Verdict.WITHDRAWN))
+
+    def take_turn(self, decision: Decision) -> Decision:
+        """Be the one who asks Pravega for the commits of a transaction that is there.
+
+        Args:
+            decision: the committed record.
+
+        Returns:
+            The record as it is now. Who has made it committed has the first turn.
+
+        Raises:
+            ConflictError: it has changed: another process has the turn, or it is gone.
+        """
+        return self._decide(decision)
 
     def forget(self, decision: Decision) -> None:
         """Remove a record that no log names any more.
@@ -156,8 +173,9 @@ class Decisions:
         ]
 
     def _decide(self, decision: Decision) -> Decision:
+        decision = replace(decision, at=now_ms())
         assert decision.stored_as is not None
-        content = _content(decision.verdict, decision.members)
+        content = _content(decision.verdict, decision.members, decision.at)
         (stored_as,) = self._table.put((_key(decision.together), decision.stored_as, content))
         return replace(decision, stored_as=stored_as)
 
@@ -217,9 +235,9 @@ def _key(together: Together) -> bytes:
     return uuid.UUID(together.id).bytes
 
 
-def _content(verdict: Verdict, members: tuple[Member, ...] = ()) -> Content:
+def _content(verdict: Verdict, members: tuple[Member, ...], at: int) -> Content:
     members_content = [
         ((one.stream.scope, one.stream.name), None if one.transaction is None else str(one.transaction))
         for one in members
     ]
-    return {"verdict": verdict.value, "members": members_content, "at": now_ms()}
+    return {"verdict": verdict.value, "members": members_content, "at": at}

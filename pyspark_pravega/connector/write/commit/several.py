@@ -36,6 +36,7 @@ from pyspark_pravega.connector.log import (
     Member,
     State,
     Together,
+    Turn,
     Verdict,
     bring_forward,
     commit_state_unknown,
@@ -159,7 +160,7 @@ class Several:
         decisions = open_decisions(self._client, self._together.scope)
         if decisions is None:
             raise self._not_there(None)
-        decision = decisions.look(self._together)
+        decision, turn = decisions.look(self._together), None
         if decision.verdict is Verdict.OPEN:
             try:
                 if self._missing is not None:
@@ -170,8 +171,8 @@ class Several:
                     raise
             else:
                 if is_promised:
-                    decided = self._decide(decisions, decision, timeout=timeout)
-                    if decided is not None and self._has_brought_forward(decisions, decided):
+                    turn = self._decide(decisions, decision, timeout=timeout)
+                    if turn is not None and self._has_brought_forward(decisions, turn):
                         return Stage.COMMITTED
                 elif not self._give_up(decisions, timeout=timeout):
                     return Stage.REPEATED
@@ -180,7 +181,7 @@ class Several:
                 self._abort()
                 raise self._not_there(decision)
             return Stage.REPEATED
-        self._roll_forward(timeout=timeout)
+        self._roll_forward(turn, timeout=timeout)
         return Stage.COMMITTED
 
     def withdraw(self, *, timeout: float) -> None:
@@ -269,12 +270,13 @@ class Several:
             # Perhaps these servers don't allow as much.
             ping(lease_ms=part.lease_ms * (9 if is_leader else 10) // 10)
 
-    def _decide(self, decisions: Decisions, decision: Decision, *, timeout: float) -> Decision | None:
-        """Returns the record where this call has changed it."""
+    def _decide(self, decisions: Decisions, decision: Decision, *, timeout: float) -> Turn | None:
+        """Returns the turn to bring it forward, where this call has changed the record."""
         retries = Retries(timeout)
         while True:
+            began = time.monotonic()
             try:
-                return decisions.commit(decision, self._members)
+                return Turn.since(began, decisions.commit(decision, self._members))
             except ConflictError:
                 # It was withdrawn, or this very change was made, or another process that does this has made it.
                 now = decisions.look(self._together)
@@ -332,22 +334,22 @@ class Several:
                 if self._is_in(state):
                     one.ledger.withdraw(state)
 
-    def _has_brought_forward(self, decisions: Decisions, decision: Decision) -> bool:
+    def _has_brought_forward(self, decisions: Decisions, turn: Turn) -> bool:
         """Make all intents versions, as this process has recorded them; False where that is to be looked after."""
         left = [
             (member, one.ledger, self._promised[member.stream])
             for member, one in zip(self._members, self._all, strict=True)
         ]
         try:
-            return bring_forward(self._client, decisions, decision, left)
+            return bring_forward(self._client, decisions, turn, left)
         except (NotFoundError, TransactionError, UnavailableError):
             return False
 
-    def _roll_forward(self, *, timeout: float) -> None:
+    def _roll_forward(self, own: Turn | None, *, timeout: float) -> None:
         retries, limit = Retries(timeout), Limit(max(COMMIT_TIMEOUT_S, timeout))
         while True:
             try:
-                roll_forward(self._client, self._together)
+                roll_forward(self._client, self._together, own)
                 if not any(all_together([partial(self._is_left, one) for one in self._all])):
                     if self._is_there():
                         return
