@@ -12,6 +12,7 @@ from pyspark_pravega.client import Stream, StreamCut, StreamSegments, Transactio
 from pyspark_pravega.client.controller import messages
 from pyspark_pravega.client.controller.transactions import ControllerTransactions
 from pyspark_pravega.client.names import Access, Successor
+from pyspark_pravega.deadlines import ATTEMPT_S, Limit
 from pyspark_pravega.errors import InvalidStreamCutError, NotFoundError, UnclearAnswerError
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class ControllerModel(ControllerTransactions):
         if method == "pingTransaction":
             return cluster.world.call(method, lambda: cluster.ping(transaction, request.lease))  # type: ignore[attr-defined]
         world = cluster.world
+        # As each call of the real one: nothing is sent behind the caller's deadline.
+        Limit(self._rpc.timeout).cap(ATTEMPT_S)
         asked = cluster.asked(transaction)
         action = {"commitTransaction": asked.commit, "abortTransaction": cluster.abort}[method]
         if not world.calm and world.rng.random() < world.profile.failure:
