@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from typing import Any
 
@@ -36,8 +37,10 @@ from pyspark_pravega.errors import SchemaError, UnsupportedTypeError
 from pyspark_pravega.serde.types import (
     CHAR_VARCHAR,
     arrow_safe,
+    avro_to_spark,
     json_to_spark,
     protobuf_to_spark,
+    spark_to_avro,
     spark_to_json,
     spark_to_protobuf,
 )
@@ -51,6 +54,41 @@ def one(kind: DataType, nullable: bool = True) -> StructType:
 def of_json(schema: Any, *required: str, **more: Any) -> StructField:
     text = json.dumps({"type": "object", "properties": {"a": schema}, "required": list(required), **more})
     return json_to_spark(text)["a"]
+
+
+DERIVED = ("a", "_a", "__a", "X_a", "A", "AEntry", "aEntry", "_AEntry", "AType", "a_type", "Timestamp", "T", "x", "key")
+"""Names of which formats make those of messages, entries and oneofs, and such names."""
+OF_NAMES: tuple[DataType, ...] = (
+    *(LongType(), TimestampType()),
+    StructType([StructField("a", LongType()), StructField("_a", StructType([StructField("a", TimestampType())]))]),
+    MapType(LongType(), StructType([StructField("a", LongType()), StructField("_a", LongType())])),
+)
+
+
+def test_a_column_may_be_called_as_what_a_format_makes_of_another_one_s_name() -> None:
+    for x, y in itertools.combinations(DERIVED, 2):
+        for kinds in itertools.product(OF_NAMES, repeat=2):
+            if x.lower() == y.lower():
+                continue
+            fields = [StructField(name, kind) for name, kind in zip((x, y), kinds, strict=True)]
+            table = StructType([*fields, StructField("nested", StructType(fields))])
+            assert avro_to_spark(spark_to_avro(table, name="T", namespace="s")) == table
+            assert json_to_spark(spark_to_json(table, name="T")) == table
+            maps = [entry_of(name) for name, kind in zip((x, y), kinds, strict=True) if isinstance(kind, MapType)]
+            if len({*maps}) < len(maps) or {*maps} & {x, y}:
+                with pytest.raises(UnsupportedTypeError, match=f'"({x}|{y})" and "({x}|{y})".*rename'):
+                    spark_to_protobuf(table, name="T", namespace="s")
+                with pytest.raises(UnsupportedTypeError, match=f'"nested.({x}|{y})" and "nested.({x}|{y})".*rename'):
+                    spark_to_protobuf(StructType(table.fields[2:]), name="T", namespace="s")
+            else:
+                name, data = spark_to_protobuf(table, name="T", namespace="s")
+                # Repeated fields are never null.
+                assert protobuf_to_spark(data, name).simpleString() == table.simpleString()
+
+
+def entry_of(name: str) -> str:
+    """What protoc calls the entries of a map."""
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_")) + "Entry"
 
 
 @given(structs(types))

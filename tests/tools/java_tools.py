@@ -25,14 +25,7 @@ KEEPING_MAINS = (
 """The same of those whose data is kept: a sandbox in one process, and the processes of a cluster."""
 _OF_PROGRAMS = {
     PRAVEGA_MAIN: [
-        # With 20, 200 and 80 threads, as the standalone has them, each step of a request wakes one that sleeps.
-        "-Dpravegaservice.threadPool.core.size=4",
-        "-Dpravegaservice.threadPool.storage.size=8",
-        "-Dcontroller.service.asyncTaskPool.size=8",
-        # Each second the whole cache is gone through for what is old: a tenth of the CPU of a server with many tables.
-        "-Dpravegaservice.cache.generation.duration.seconds=5",
-        # The standalone looks for watermarks in 100 buckets of streams, each 10 s, for which some tests wait.
-        "-Dcontroller.watermarking.bucket.count=4",
+        # Pravega looks for watermarks each 10 s, for which some tests wait.
         "-Dcontroller.watermarking.frequency.seconds=3",
         # Data lies in memory: nothing is to be kept when the machine fails.
         "-Dzookeeper.forceSync=no",

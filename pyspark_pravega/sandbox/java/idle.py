@@ -1,4 +1,4 @@
-"""What makes a Pravega that keeps its data cheap while nobody uses it.
+"""What makes a Pravega cheap while nobody uses it.
 
 Each setting is of something that is done again and again without a request. Measured in docs/sandbox.md.
 """

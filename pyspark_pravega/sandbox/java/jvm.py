@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import places, state
-from pyspark_pravega.sandbox.java import changed, tokens
+from pyspark_pravega.sandbox.java import changed, idle, tokens
 from pyspark_pravega.sandbox.security import Authentication, Encryption, Secured, write_private
 
 LOOPBACK = "127.0.0.1"
@@ -116,6 +116,7 @@ def pravega(
         settings |= _pravega_encryption(secured.encryption)
     file = write_settings(folder / state.PRAVEGA_SETTINGS, settings)
     properties = {
+        **{name: str(value) for name, value in (idle.SEGMENT_STORE | idle.CONTROLLER).items()},
         "singlenode.configurationFile": str(file),
         # Not in the file, which the segment store of 0.11 doesn't read.
         "pravegaservice.service.listener.host.nameOrIp": LOOPBACK,

@@ -142,6 +142,7 @@ class _Writer:
     def message(self, schema: StructType, name: str, full_name: str, path: str) -> descriptor_pb2.DescriptorProto:
         message = descriptor_pb2.DescriptorProto(name=name)
         names = Names(path)
+        _check_entries(schema, path)
         for number, field in enumerate(schema.fields, 1):
             where = f"{path}{field.name}"
             if not _NAME.fullmatch(field.name):
@@ -153,11 +154,16 @@ class _Writer:
             names.add(field.name)
             # 19000 to 19999 are Protobuf's own.
             self._field(message, field, number if number < 19000 else number + 1000, full_name, where)
-        # Optional fields' oneofs come last, as protoc wants it.
+        # Optional fields' oneofs come last, as protoc wants it. It derives their names in the same way.
+        names_there = {one.name for one in message.field} | {one.name for one in message.nested_type}
         for one in message.field:
             if one.proto3_optional:
                 one.oneof_index = len(message.oneof_decl)
-                message.oneof_decl.add(name=f"_{one.name}")
+                oneof = f"_{one.name}"
+                while oneof in names_there:
+                    oneof = f"X{oneof}"
+                names_there.add(oneof)
+                message.oneof_decl.add(name=oneof)
         return message
 
     def _field(
@@ -233,8 +239,7 @@ class _Writer:
         return name
 
     def _map(self, message: descriptor_pb2.DescriptorProto, one: Any, kind: MapType, full_name: str, path: str) -> None:
-        # protoc derives this name, and readers that make classes expect it.
-        name = f"{''.join(part[:1].upper() + part[1:] for part in one.name.split('_'))}Entry"
+        name = _entry_name(one.name)
         entry = message.nested_type.add(name=name)
         entry.options.map_entry = True
         for number, (part, of) in enumerate((("key", kind.keyType), ("value", kind.valueType)), 1):
@@ -245,6 +250,25 @@ class _Writer:
         one.label = _Proto.LABEL_REPEATED
         one.type = _Proto.TYPE_MESSAGE
         one.type_name = f".{full_name}.{name}"
+
+
+def _entry_name(name: str) -> str:
+    """The name of the message with the entries of a map: protoc derives it, and readers that make classes expect it."""
+    return f"{''.join(part[:1].upper() + part[1:] for part in name.split('_'))}Entry"
+
+
+def _check_entries(schema: StructType, path: str) -> None:
+    """Refuse maps whose entries have the name of another column, or of another one's entries."""
+    others = {field.name: field.name for field in schema.fields}
+    for field in schema.fields:
+        if isinstance(field.dataType, MapType) and has_keys(field.dataType.keyType):
+            entry = _entry_name(field.name)
+            if entry in others:
+                raise UnsupportedTypeError(
+                    f'columns "{path}{others[entry]}" and "{path}{field.name}" can\'t be fields of one Protobuf message: '
+                    f'it calls the entries of the map "{field.name}" {entry}, and this name is taken; rename one of them'
+                )
+            others[entry] = field.name
 
 
 def has_keys(kind: DataType) -> bool:
