@@ -59,8 +59,8 @@ SPARK_FIXTURES = {"spark", "thrift"}
 FIRST_FILES = {"test_dbt.py", "test_sqlalchemy.py", "test_thriftserver.py"}
 """Their programs list the tables of all namespaces: later there are hundreds of them."""
 LONG_FILES = {"test_clusters.py", "test_connect.py", "test_killed_once.py"}
-"""Of a minute each or more, without the session: whoever is at the end of a run should not begin them. And one that is a single
-test holds the file that comes behind it, which another process would have time for."""
+"""Of a minute or more, without the session: whoever is at the end of a run should not begin them. And one that is a
+single test holds the file that comes behind it, which another process would have time for."""
 CHEAPER_PROGRAMS = " ".join([
     "-Dspark.ui.enabled=false",
     "-Dspark.sql.shuffle.partitions=4",
