@@ -1,4 +1,5 @@
-"""A sandbox of several processes: rows outlive a segment store, the program that started the processes, and a stop."""
+"""A sandbox of several processes: rows outlive a segment store, the program that started the processes, a stop, and
+another place of the folder. It wants to know who asks, and speaks TLS; `tests/servers` has one that doesn't."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from pyspark_pravega.sandbox.processes import ProcessId
 
 pytestmark = [pytest.mark.server, pytest.mark.in_turn]
 
-_START = ("start", "--stores", "2", "--controllers", "2", "--heap", "256m")
+_START = ("start", "--stores", "2", "--controllers", "2", "--heap", "256m", "--auth", "--tls")
 _LIMIT_S = 600
 
 
@@ -27,9 +28,21 @@ class Program:
     """`pravega-spark` of a user who has nothing else."""
 
     def __init__(self, home: Path) -> None:
-        self.folder = home / "pyspark-pravega" / "sandbox"
+        self.home = home
         ours = {name: value for name, value in os.environ.items() if not name.startswith("PRAVEGA_")}
-        self._environment = {**ours, "XDG_STATE_HOME": str(home)}
+        self._ours = ours
+
+    @property
+    def folder(self) -> Path:
+        return self.home / "pyspark-pravega" / "sandbox"
+
+    @property
+    def _environment(self) -> dict[str, str]:
+        return {**self._ours, "XDG_STATE_HOME": str(self.home)}
+
+    def move(self, home: Path) -> None:
+        """Take the folder to another place."""
+        self.home = self.home.rename(home)
 
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "pyspark_pravega.cli", *arguments]
@@ -78,12 +91,13 @@ class Program:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator[Program]:
-    program = Program(tmp_path)
+    program = Program(tmp_path / "home")
+    program.home.mkdir()
     yield program
     program("sandbox", "stop")
 
 
-def test_rows_outlive_a_store_the_program_and_a_stop(program: Program) -> None:
+def test_rows_outlive_a_store_the_program_and_a_stop(program: Program, tmp_path: Path) -> None:
     with program.in_the_foreground() as front:
         answer = program("create", "shop.orders", "id INT")
         assert answer.returncode == 0, answer.stderr
@@ -112,6 +126,7 @@ def test_rows_outlive_a_store_the_program_and_a_stop(program: Program) -> None:
     alone = program("sandbox", "start")
     assert alone.returncode == 1
     assert "is of a cluster, and not of a sandbox in one process: start it with --stores" in alone.stderr
+    program.move(tmp_path / "elsewhere")
     program.sandbox(*_START, "--detach")
     assert program.rows() == [1, 2, 3, 4]
     third = program.processes()

@@ -168,7 +168,9 @@ def registry(
     asking = secured.authentication if secured else None
     settings: dict[str, object] = {
         "schemaRegistry.store.type.name": "Pravega",
-        "schemaRegistry.store.pravega.controller.connect.uri": controller_uri(controllers, tls=encrypted is not None),
+        "schemaRegistry.store.pravega.controller.connect.uri": java_controller_uri(
+            controllers, tls=encrypted is not None
+        ),
         "schemaRegistry.service.rest.published.host.nameOrIp": LOOPBACK,
         "schemaRegistry.service.rest.listener.port": port,
     }
@@ -260,6 +262,19 @@ def controller_uri(ports: Sequence[int], *, tls: bool) -> str:
         tls: whether they speak TLS.
     """
     return f"{'tls' if tls else 'tcp'}://" + ",".join(f"{LOOPBACK}:{port}" for port in ports)
+
+
+def java_controller_uri(ports: Sequence[int], *, tls: bool) -> str:
+    """Where controllers are, for Java's client.
+
+    With TLS it takes all addresses together for the name of one host, which no certificate can have, and it can't ask
+    the first one for the others either. So it gets one address.
+
+    Args:
+        ports: where they listen.
+        tls: whether they speak TLS.
+    """
+    return controller_uri(ports[:1] if tls else ports, tls=tls)
 
 
 def temporary(folder: Path) -> Path:

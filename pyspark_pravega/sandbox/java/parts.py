@@ -127,7 +127,7 @@ def segment_store(
         "bookkeeper.ack.quorum.size": copies // 2 + 1,
         # A ledger leaves the disk when it is full, and all that it has was moved to files.
         "bookkeeper.ledger.size.max": 128 * _MEBIBYTE,
-        "autoScale.controller.connect.uri": jvm.controller_uri(controllers, tls=encrypted is not None),
+        "autoScale.controller.connect.uri": jvm.java_controller_uri(controllers, tls=encrypted is not None),
         **idle.SEGMENT_STORE,
     }
     if asking:

@@ -265,8 +265,9 @@ def _check_entries(schema: StructType, path: str) -> None:
             entry = _entry_name(field.name)
             if entry in others:
                 raise UnsupportedTypeError(
-                    f'columns "{path}{others[entry]}" and "{path}{field.name}" can\'t be fields of one Protobuf message: '
-                    f'it calls the entries of the map "{field.name}" {entry}, and this name is taken; rename one of them'
+                    f'columns "{path}{others[entry]}" and "{path}{field.name}" can\'t be fields of one Protobuf '
+                    f'message: it calls the entries of the map "{field.name}" {entry}, and this name is taken; rename '
+                    "one of them"
                 )
             others[entry] = field.name
 
