@@ -34,6 +34,10 @@ class _Outage:
 _lock = threading.Lock()
 _outages: dict[str, _Outage] = {}
 """By what doesn't answer, such as `segment store 10.0.0.1:12345`."""
+_answered: dict[str, datetime] = {}
+"""When the log has last said that something answers again."""
+QUIET_S = timedelta(seconds=20)
+"""How long it isn't said that it is missed again: a store that lacks a bookie comes and goes each second."""
 _unnamed: list[datetime] = []
 """When something without a name was said last."""
 _UNNAMED_S = timedelta(minutes=1)
@@ -100,6 +104,8 @@ def _is_of_this_machine(host: str) -> bool:
 def say(error: UnavailableError, *, seconds_left: float) -> None:
     """Log that something is waited for: once until it is there again or is given up, and anew by who tries it then.
 
+    What comes and goes is logged each 20 s.
+
     Args:
         error: why it must be waited for.
         seconds_left: how long it will be tried.
@@ -120,6 +126,8 @@ def say(error: UnavailableError, *, seconds_left: float) -> None:
             if now < said.until:
                 return
             since = said.since
+        elif error.gone in _answered and now < _answered[error.gone] + QUIET_S:
+            return
         _outages[error.gone] = _Outage(since=since, until=end)
     _log.warning(
         "%s doesn't answer since %s; it is tried until %s (setting timeout), and Ctrl-C ends that%s",
@@ -148,6 +156,8 @@ def over(gone: str) -> None:
         return
     with _lock:
         outage = _outages.pop(gone, None)
+        if outage is not None:
+            _answered[gone] = datetime.now()
     if outage is not None:
         _log.warning("%s answers again, after %.0f s", gone, (datetime.now() - outage.since).total_seconds())
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -250,6 +251,35 @@ def test_what_is_waited_for_is_said_once_and_so_is_its_end(
         # Whoever waits when another one has given up says it, too.
         assert len(again) <= 1
         assert f"{name} answers again, after" in last
+
+
+def test_what_comes_and_goes_is_not_said_each_time(
+    settings: Settings,
+    client: Client,
+    stream: Stream,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As a segment store does, each second or two, while its containers wait for a bookie."""
+    monkeypatch.setattr(deadlines, "SAID_AFTER_S", 0.1)
+    target = client.controller.endpoint(stream, 0)
+    with Proxy(target) as proxy, pool_to(settings, proxy.address, timeout=1) as pool:
+        segment_state(pool, stream, 0)
+        port, name = proxy.address[1], f"segment store 127.0.0.1:{proxy.address[1]}"
+    with caplog.at_level(logging.WARNING, logger="pyspark_pravega.outages"):
+        for round in range(4):
+            if round == 3:
+                # Of what goes later it is said.
+                monkeypatch.setattr(outages, "QUIET_S", timedelta(0))
+            with pytest.raises(SegmentStoreUnavailableError):
+                segment_state(pool, stream, 0)
+            with Proxy(target, port=port):
+                time.sleep(0.6)
+                segment_state(pool, stream, 0)
+    said = [record.getMessage() for record in caplog.records if name in record.getMessage()]
+    assert [words for one in said for words in ("doesn't answer since", "answers again") if words in one] == [
+        *("doesn't answer since", "answers again") * 2
+    ]
 
 
 def test_controllers_that_are_gone_are_named_with_the_time_by_each_call(
