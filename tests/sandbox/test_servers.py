@@ -86,11 +86,11 @@ def test_only_this_machine_is_answered(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells the names of threads here")
-def test_the_servers_of_tests_have_small_pools(sandbox: Sandbox) -> None:
-    """Pravega says nothing of a setting that it doesn't know (tests/tools/java_tools.py)."""
+def test_servers_in_memory_have_small_pools(sandbox: Sandbox) -> None:
+    """Pravega says nothing of a setting that it doesn't know (`sandbox/java/idle.py`); its own choice is 20."""
     names = [file.read_text() for file in Path(f"/proc/{sandbox.pravega_pid}/task").glob("*/comm")]
-    assert 1 <= sum(name.startswith("core-") for name in names) <= 4
-    assert 1 <= sum(name.startswith("controllerpool-") for name in names) <= 8
+    assert 1 <= sum(name.startswith("core-") for name in names) <= 10
+    assert 1 <= sum(name.startswith("controllerpool-") for name in names) <= 20
 
 
 def answers(host: str, port: int) -> bool:
