@@ -96,8 +96,11 @@ def _last_of_keys(
         rows = current_rows(events, key)
         if rows is None:
             break
-        if rows.num_rows >= count or events.num_rows < changes:
+        if rows.num_rows >= count or (events.num_rows < changes and snapshot.base is None):
             return rows.select(names).slice(max(0, rows.num_rows - count))
+        if events.num_rows < changes:
+            # The others are in the lake.
+            break
         changes *= 8
     if not whole and rows is None:
         raise UnsupportedOperationError(
