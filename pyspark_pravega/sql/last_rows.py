@@ -50,7 +50,7 @@ def last_rows(
         UnsupportedOperationError: the table is larger, and a compaction was the last thing that has happened to it.
     """
     if definition.key is not None:
-        whole = most_bytes is None or snapshot.size <= most_bytes
+        whole = most_bytes is None or (snapshot.size <= most_bytes and snapshot.base is None)
         return _last_of_keys(definition, definition.key, snapshot, ledger, count, progress, whole=whole)
     return _last_events(definition, snapshot, ledger, count, progress)
 

@@ -12,11 +12,15 @@ from typing import Any
 import pytest
 from lake_tools import Row
 from test_lake import STEPS, Died, tier_and_die
-from test_lake_keyed import Keyed
+from test_lake_keyed import KEYS, Keyed
 
 from pyspark_pravega.catalog.catalog import Catalog
+from pyspark_pravega.catalog.ddl import DeleteColumn, RemoveProperty
+from pyspark_pravega.connector.lake import releasing
+from pyspark_pravega.connector.predicates import Predicate
 from pyspark_pravega.connector.read import ChangesRange
-from pyspark_pravega.errors import PravegaError, SegmentTruncatedError
+from pyspark_pravega.connector.write import compaction
+from pyspark_pravega.errors import PravegaError, SegmentTruncatedError, WriteConflictError
 
 pytestmark = pytest.mark.server
 
@@ -26,8 +30,10 @@ CHANGE = "_change_type"
 class Truncated(Keyed):
     """One whose stream may be truncated behind the lake."""
 
-    def __init__(self, *given: Any, **properties: str) -> None:
-        super().__init__(*given, **{"lake-keep-in-stream": "0 ms", **properties})
+    def __init__(self, catalog: Catalog, scope: str, folder: Path, dice: random.Random, **properties: str) -> None:
+        super().__init__(catalog, scope, folder, dice, **{"lake-keep-in-stream": "0 ms", **properties})
+        self.looks = random.Random(0)
+        """Says at which versions checks look."""
         self.replaced: set[int] = set()
         """Versions that took the place of all rows, and are no compactions."""
 
@@ -92,10 +98,12 @@ class Truncated(Keyed):
         assert rows == len(now)
         assert known in (None, rows)
         first = self.first
-        for version in range(1, last + 1):
+        for version in {1, first - 1, first, first + 1, self.looks.randrange(first, last + 1), last} & {
+            *range(1, last + 1)
+        }:
             with contextlib.suppress(SegmentTruncatedError) if version < first else contextlib.nullcontext():
                 assert self.read(self.as_of(str(version))) == self.flat(self.rows[version]), version
-        for version in range(2, last + 1):
+        for version in {first, first + 1, self.looks.randrange(1, last + 1)} & {*range(2, last + 1)}:
             told = self.told(version, version)
             if told is None:
                 assert version <= first or version in self.replaced, self.refusal
@@ -103,8 +111,7 @@ class Truncated(Keyed):
                 assert told == self.changed(version, version), version
         if first < last and not any(version in self.replaced for version in range(first + 1, last + 1)):
             assert self.told(first + 1, last) == self.changed(first + 1, last), self.refusal
-        for name in ("id", "_offset", "_segment"):
-            assert len(self.read(None, name)) == len(now)
+        assert len(self.read(None, "_offset", "_segment")) == len(now)
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("LAKE_SEEDS", "6"))))
@@ -119,7 +126,7 @@ def test_random_histories_of_keys_are_told_behind_the_lake(
     table.insert()
     columns, cuts = 0, 0
     steps = ["insert", "change", "change", "beside", "tier", "tier", "tier", "dies", "compact", "overwrite", "truncate"]
-    for _ in range(12):
+    for _ in range(10):
         step = dice.choice([*steps, "scale", "add", "cut", "clean"])
         if step in ("insert", "change", "compact"):
             getattr(table, step)()
@@ -169,3 +176,124 @@ def test_a_process_that_is_killed_loses_no_row_of_a_key(catalog: Catalog, scope:
     assert table.tier()[0] == table.last
     assert table.first == table.last
     table.check()
+
+
+def test_rows_that_were_waited_for_are_kept(
+    catalog: Catalog, scope: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often a table is tiered, versions are told from the first one that was waited for."""
+    table = Truncated(catalog, scope, tmp_path, random.Random(3), **{"lake-keep-in-stream": "1 hour"})
+    for _ in range(3):
+        table.insert()
+        assert table.tier()[3] == 1
+        table.check()
+    lake = table.state().lake
+    assert lake is not None
+    assert lake.next_base is not None
+    assert (lake.next_base.version, table.state().base) == (1, None)
+    (second,) = table.ledger.commits([2])
+    monkeypatch.setattr(releasing, "now_ms", lambda: second.committed_at + 3_600_000)
+    for wanted, waited in ((1, 4), (1, 4)):
+        table.insert()
+        assert table.tier()[3] == wanted + 1
+        lake = table.state().lake
+        assert lake is not None
+        assert lake.next_base is not None
+        assert (lake.kept, lake.next_base.version) == (wanted, waited)
+        table.catalog.procedures.call("clean_lake", [table.name, "0 ms"])
+        table.check()
+    (fourth,) = table.ledger.commits([4])
+    monkeypatch.setattr(releasing, "now_ms", lambda: fourth.committed_at + 3_600_000)
+    table.catalog.procedures.call("create_cut", [table.name, "third", "3"])
+    assert table.tier()[3] == 2
+    table.catalog.procedures.call("drop_cut", [table.name, "third"])
+    table.catalog.procedures.call("create_cut", [table.name, "fourth", "4"])
+    assert table.tier()[3] == 5
+    table.change()
+    table.check()
+    assert table.read(table.as_of("fourth")) == table.flat(table.rows[4])
+    with pytest.raises(SegmentTruncatedError, match="read version 4, or a later one"):
+        table.read(table.as_of("3"))
+    with pytest.raises(SegmentTruncatedError, match="read version 4, or a later one"):
+        table.catalog.procedures.call("create_cut", [table.name, "second", "2"])
+    assert table.told(4, 5) is None
+    assert "begin with 5" in table.refusal
+    monkeypatch.undo()
+    table.tier()
+    assert table.first == 4, "the cut needs it"
+    table.check()
+
+
+def test_a_compaction_whose_events_were_removed_meanwhile(catalog: Catalog, scope: str, tmp_path: Path) -> None:
+    table = Truncated(catalog, scope, tmp_path, random.Random(3))
+    table.insert()
+    table.tier()
+    table.change()
+    replacement = compaction.CompactingJob.replacement
+
+    def beside(job: Any, ledger: Any, state: Any) -> Any:
+        patched.setattr(compaction.CompactingJob, "replacement", replacement)
+        table.insert()
+        table.tier()
+        return replacement(job, ledger, table.state())
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(compaction.CompactingJob, "replacement", beside)
+        with pytest.raises(WriteConflictError, match="events that were written meanwhile have been removed"):
+            table.compact()
+    table.check()
+    released = releasing._released_by_key
+
+    def compacts(*given: Any) -> Any:
+        patched.setattr(releasing, "_released_by_key", released)
+        table.compact()
+        return released(*given)
+
+    table.insert()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(releasing, "_released_by_key", compacts)
+        table.tier()
+    table.check()
+    table.tier()
+    table.check()
+
+
+def test_only_what_is_wanted_is_read_of_the_lake(catalog: Catalog, scope: str, tmp_path: Path) -> None:
+    """Of a key the segments that may have it, and row groups by their figures."""
+    table = Truncated(catalog, scope, tmp_path, random.Random(3), **{"lake-row-group-size": "1 KiB"})
+    for _ in range(6):
+        table.insert(KEYS)
+    table.scale(4)
+    for _ in range(6):
+        table.insert(KEYS)
+    table.tier()
+    table.change()
+    all_rows = table.now()
+    for id, name, *_ in all_rows[::5]:
+        by_key = Predicate(column="id", comparison="=", values=(id,))
+        there = table.read(predicates=(by_key,))
+        assert (id, name) in there
+        assert len(there) < len(all_rows)
+    names = sorted(name for _, name in all_rows)
+    first = Predicate(column="name", comparison="<=", values=(names[0],))
+    there = table.read(predicates=(first,))
+    assert names[0] in {name for _, name in there}
+    assert set(there) <= set(all_rows)
+
+
+def test_what_a_table_behind_the_lake_refuses(catalog: Catalog, scope: str, tmp_path: Path) -> None:
+    table = Truncated(catalog, scope, tmp_path, random.Random(3))
+    table.insert()
+    table.tier()
+    for call in (
+        lambda: table.alter(DeleteColumn(column=("name",))),
+        lambda: table.alter(RemoveProperty(property="primary-key")),
+        lambda: table.read(None, "_event_size"),
+    ):
+        with pytest.raises(PravegaError, match="lake"):
+            call()
+    table.check()
+    for path in tmp_path.rglob("*.parquet"):
+        path.unlink()
+    with pytest.raises(PravegaError, match="aren't in the lake any more"):
+        table.read()

@@ -109,7 +109,7 @@ def behind_base(snapshot: Snapshot) -> Snapshot:
         return snapshot
     own = [part for part in snapshot.parts if part.transaction is not None]
     parts = behind(replace(snapshot, parts=tuple(p for p in snapshot.parts if p.transaction is None)), base.cut).parts
-    if any(part.start > max(0, base.cut.get(part.segment_id, 0)) for part in parts):
+    if any(part.size and part.start > max(0, base.cut.get(part.segment_id, 0)) for part in parts):
         raise DataLossError(
             f'events of stream "{snapshot.stream}" behind version {base.version}, of which the lake has the rows, were '
             "truncated"
