@@ -64,7 +64,11 @@ def eras(ledger: Ledger | None) -> Iterator[Era]:
     Args:
         ledger: the stream's commit log, if it has one.
     """
-    state = State() if ledger is None else ledger.state()
+    yield from _eras_at(ledger, State() if ledger is None else ledger.state())
+
+
+def _eras_at(ledger: Ledger | None, state: State) -> Iterator[Era]:
+    """As `eras`, where the log's state is known."""
     lake = state.lake
     kept = None if lake is None else lake.kept_base
     newer: Era | None = None
@@ -117,18 +121,19 @@ def rows_at(client: Client, stream: Stream, moment: Moment) -> Snapshot:
     """
     ledger = open_ledger(client, stream)
     while True:
-        lake = None if ledger is None else ledger.state().lake
+        state = State() if ledger is None else ledger.state()
         try:
-            return _rows_at(client, ledger, stream, moment)
+            return _rows_at(client, _eras_at(ledger, state), stream, moment)
         except SegmentTruncatedError:
             # What is released meanwhile is gone from the stream, and in the lake.
-            if ledger is None or ledger.state().lake == lake:
+            if ledger is None or ledger.state().lake == state.lake:
                 raise
 
 
-def _rows_at(client: Client, ledger: Ledger | None, stream: Stream, moment: Moment) -> Snapshot:
-    known = list(eras(ledger))
-    for era in known:
+def _rows_at(client: Client, eras_then: Iterable[Era], stream: Stream, moment: Moment) -> Snapshot:
+    known: list[Era] = []
+    for era in eras_then:
+        known.append(era)
         if _is_in(client, stream, moment, era) is False:
             continue
         try:
@@ -213,12 +218,23 @@ def events_of_changes(client: Client, ledger: Ledger, first: int, last: int) -> 
         SegmentTruncatedError: one of the versions took the place of all rows, or what they were before is gone.
         VersionNotFoundError: a version isn't known any more.
     """
-    stream = ledger.stream
-    end = Moment(offsets=commit_of(ledger, stream, last).cut, name=f"version {last}", version=last)
-    newest = None
-    known = list(eras(ledger))
-    for era in known:
-        newest = newest or era
+    end = Moment(offsets=commit_of(ledger, ledger.stream, last).cut, name=f"version {last}", version=last)
+    while True:
+        state = ledger.state()
+        try:
+            return _events_of_changes(client, ledger.stream, _eras_at(ledger, state), first, end)
+        except SegmentTruncatedError:
+            # As in `rows_at`.
+            if ledger.state().lake == state.lake:
+                raise
+
+
+def _events_of_changes(
+    client: Client, stream: Stream, eras_then: Iterable[Era], first: int, end: Moment
+) -> tuple[Era, Snapshot]:
+    last, newest, oldest = end.version or 0, None, None
+    for era in eras_then:
+        newest, oldest = newest or era, era
         if era.version > last or (era.version >= first and era.base is not None and first < era.base):
             continue
         if era.version >= first and era.base is None:
@@ -229,7 +245,7 @@ def events_of_changes(client: Client, ledger: Ledger, first: int, last: int) -> 
         except SegmentTruncatedError:
             break
     else:
-        if (kept := known[-1].lake) is not None:
+        if oldest is not None and (kept := oldest.lake) is not None:
             raise SegmentTruncatedError(
                 f'what version {first} of stream "{stream}" has changed can\'t be told: its events before version '
                 f"{kept.version} were removed, as the rows of that version are in the lake; begin with "
