@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from lake_tools import Row
+from session_tools import Session
 from test_lake import STEPS, Died, tier_and_die
 from test_lake_keyed import KEYS, Keyed
 
@@ -21,6 +22,7 @@ from pyspark_pravega.connector.predicates import Predicate
 from pyspark_pravega.connector.read import ChangesRange
 from pyspark_pravega.connector.write import compaction
 from pyspark_pravega.errors import PravegaError, SegmentTruncatedError, WriteConflictError
+from pyspark_pravega.settings import Settings
 
 pytestmark = pytest.mark.server
 
@@ -303,3 +305,28 @@ def test_what_a_table_behind_the_lake_refuses(catalog: Catalog, scope: str, tmp_
         path.unlink()
     with pytest.raises(PravegaError, match="aren't in the lake any more"):
         table.read()
+
+
+def test_a_transaction_reads_what_it_has_written_behind_the_lake(
+    catalog: Catalog, scope: str, tmp_path: Path, settings: Settings
+) -> None:
+    """Also where it has taken the place of all rows."""
+    table = Truncated(catalog, scope, tmp_path, random.Random(3))
+    table.insert()
+    table.tier()
+    table.change()
+    ids = [id for id, *_ in table.now()]
+    session = Session(settings, scope)
+    session.begin()
+    session.insert("t", ids[0], 100)
+    assert session.read("t") == [*ids, 100]
+    assert session.read("t", key=100) == [100]
+    session.insert("t", 5, overwrite=True)
+    assert session.read("t") == [5]
+    session.roll_back()
+    assert session.read("t") == ids
+    session.begin()
+    session.insert("t", 100)
+    session.commit()
+    assert session.read("t") == [*ids, 100]
+    session.end()
