@@ -17,6 +17,8 @@ from test_lake_keyed import KEYS, Keyed
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.ddl import DeleteColumn
+from pyspark_pravega.catalog.plans.scans import ScanRequest, plan_scan
+from pyspark_pravega.catalog.pushdown import narrowed_chains
 from pyspark_pravega.connector.lake import releasing
 from pyspark_pravega.connector.predicates import Predicate
 from pyspark_pravega.connector.read import ChangesRange
@@ -283,6 +285,13 @@ def test_only_what_is_wanted_is_read_of_the_lake(catalog: Catalog, scope: str, t
         there = table.read(predicates=(by_key,))
         assert (id, name) in there
         assert len(there) < len(all_rows)
+        # As a join tells it while the query runs.
+        scan = plan_scan(table.catalog.definition(table.stream), ScanRequest(columns=["id", "name"]))
+        reader: Any = scan.reader
+        left = narrowed_chains(table.catalog.definition(table.stream), reader.partitions(), None, [by_key])
+        assert left is not None
+        batches = [batch for partition in left[0] for batch in reader.read(partition)]
+        assert there == sorted(tuple(row.values()) for batch in batches for row in batch.to_pylist())
     names = sorted(name for _, name in all_rows)
     first = Predicate(column="name", comparison="<=", values=(names[0],))
     there = table.read(predicates=(first,))

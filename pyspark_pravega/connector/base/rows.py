@@ -64,7 +64,16 @@ class BaseRows:
 
         Args:
             columns: the wanted ones, as they are wanted; those that a file hasn't are null.
+
+        Raises:
+            DataLossError: a file is gone.
         """
+        try:
+            yield from self._batches(columns)
+        except FileNotFoundError as error:
+            raise _gone(self.stream, self.base, error) from None
+
+    def _batches(self, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         ids = pa.array(sorted(self.segments), pa.int64())
         for group in self.groups:
             names = columns.names
@@ -97,9 +106,7 @@ def base_rows(settings: Settings, stream: Stream, base: Base, wanted: tuple[Betw
         files = load_iceberg().files_of(store, base.metadata, base.snapshot, None, wanted)
         groups = tuple(group for file in files for group in _groups(store, file.path))
     except FileNotFoundError as error:
-        raise DataLossError(
-            f'the rows of version {base.version} of stream "{stream}" aren\'t in the lake any more: {error}'
-        ) from None
+        raise _gone(stream, base, error) from None
     segments = frozenset(segment for group in groups for segment in group.segments)
     if not groups:
         return None
@@ -142,6 +149,12 @@ def _groups(store: Store, path: str) -> tuple[GroupOfRows, ...]:
 
 
 _LAST = 2**62
+
+
+def _gone(stream: Stream, base: Base, error: FileNotFoundError) -> DataLossError:
+    return DataLossError(
+        f'the rows of version {base.version} of stream "{stream}" aren\'t in the lake any more: {error}'
+    )
 
 
 def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
