@@ -22,6 +22,7 @@ from pyspark_pravega.catalog.pushdown import narrowed_chains
 from pyspark_pravega.connector.lake import releasing
 from pyspark_pravega.connector.predicates import Predicate
 from pyspark_pravega.connector.read import ChangesRange
+from pyspark_pravega.connector.stream.consumption import Subscription
 from pyspark_pravega.connector.write import compaction
 from pyspark_pravega.errors import PravegaError, SegmentTruncatedError, WriteConflictError
 from pyspark_pravega.settings import Settings
@@ -339,3 +340,18 @@ def test_a_transaction_reads_what_it_has_written_behind_the_lake(
     session.commit()
     assert session.read("t") == [*ids, 100]
     session.end()
+
+
+def test_what_a_subscriber_hasnt_read_is_told(catalog: Catalog, scope: str, tmp_path: Path) -> None:
+    """Of one who follows CHANGES it is known how far that is; for another one all stays."""
+    table = Truncated(catalog, scope, tmp_path, random.Random(3))
+    table.insert()
+    client, holders = table.catalog.client, table.ledger.holders()
+    subscriber = Subscription(client, "mail", (table.stream,)).of(table.stream)
+    assert table.tier()[3] == 1
+    for version, kept_from in ((1, 2), (1, 2), (3, 3), (4, 5), (5, 6)):
+        holders.note_subscriber(subscriber, version)
+        table.insert()
+        assert table.tier()[3] == kept_from, version
+        table.check()
+        assert table.told(version + 1, table.last) == table.changed(version + 1, table.last), table.refusal
