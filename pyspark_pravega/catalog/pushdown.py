@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark_pravega.client import SegmentPart
 from pyspark_pravega.client.names import segment_epoch
 from pyspark_pravega.connector.lake import lake_rows
-from pyspark_pravega.connector.log import Commit, Ledger, Snapshot
+from pyspark_pravega.connector.log import Commit, Ledger, Snapshot, behind_base
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import ChainPartition, RowsReader, SlicePartition, chains_of_keys
 from pyspark_pravega.connector.shared import shared_client
@@ -318,6 +318,8 @@ def counted_keys(snapshot: Snapshot, ledger: Ledger | None) -> int | None:
     Returns:
         None where the keys have to be counted.
     """
+    if snapshot.base is not None:
+        return None if any(part.size for part in behind_base(snapshot).parts) else snapshot.base.rows
     parts = [part for part in snapshot.parts if part.size]
     if not parts:
         return 0

@@ -10,7 +10,7 @@ from pyspark_pravega.lake.columns import POSITIONS, VERSION, lake_schema
 from pyspark_pravega.lake.configuration import LakeConfiguration
 from pyspark_pravega.lake.extra import load_iceberg
 from pyspark_pravega.lake.files import Between, FileWriter, LakeFile, LakeSnapshot, read_file
-from pyspark_pravega.lake.spans import NO_END, GroupOfRows, Span, groups_in, read_span, rows_of_versions
+from pyspark_pravega.lake.spans import NO_END, GroupOfRows, Span, groups_in, read_groups, read_span, rows_of_versions
 from pyspark_pravega.lake.stores import PREFIX, Store, file_properties
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "lake_schema",
     "load_iceberg",
     "read_file",
+    "read_groups",
     "read_span",
     "rows_of_versions",
 ]

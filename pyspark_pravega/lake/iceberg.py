@@ -96,11 +96,12 @@ class IcebergTable:
         files = [file for folder in (self.folder, f"{location}/metadata") for file in self.store.files(folder)]
         return [file for file in files if file.path not in paths and file.changed_at <= until]
 
-    def forget(self, older_than_s: float) -> None:
+    def forget(self, older_than_s: float, needed: Sequence[int] = ()) -> None:
         """Forget snapshots, but not the last one, and none that a branch or a tag of another program names.
 
         Args:
             older_than_s: for how long another one has been the last, at least, in seconds.
+            needed: the ids of others that stay.
 
         Raises:
             ConflictError: the table was changed since it was looked at.
@@ -109,7 +110,7 @@ class IcebergTable:
         old = {before.snapshot_id for before, after in itertools.pairwise(log) if after.timestamp_ms <= until}
         named = {reference.snapshot_id for reference in self._table.metadata.refs.values()}
         there = {snapshot.snapshot_id for snapshot in self._table.snapshots()}
-        wanted = sorted(old & there - named)
+        wanted = sorted(old & there - named - set(needed))
         if not wanted:
             return
         try:

@@ -111,6 +111,27 @@ def read_span(
                 yield batch.filter(pa.array(kept))
 
 
+def read_groups(
+    store: Store, group: GroupOfRows, columns: Sequence[str], wanted: Sequence[Between]
+) -> Iterator[pa.RecordBatch]:
+    """Read a row group of a file.
+
+    Args:
+        store: reaches it.
+        group: the row group.
+        columns: the wanted ones; those that the file hasn't don't come. None for rows only: then one comes.
+        wanted: which values are wanted: a row group that has none is passed over.
+    """
+    with store.parquet(group.path) as file:
+        leaves = {file.metadata.schema.column(i).path: i for i in range(len(file.metadata.schema))}
+        figures = file.metadata.row_group(group.number)
+        if not all(one.may_hold(figures, leaves[one.column]) for one in wanted if one.column in leaves):
+            return
+        there = set(file.schema_arrow.names)
+        names = [name for name in columns if name in there] or [VERSION]
+        yield from file.iter_batches(BATCH_ROWS, row_groups=[group.number], columns=names, use_threads=False)
+
+
 def _segments(file: pq.ParquetFile, number: int, figures: Any) -> list[int]:
     if figures is not None and figures.has_min_max and figures.min == figures.max:
         return [figures.min]

@@ -50,7 +50,7 @@ def last_rows(
         UnsupportedOperationError: the table is larger, and a compaction was the last thing that has happened to it.
     """
     if definition.key is not None:
-        whole = most_bytes is None or snapshot.size <= most_bytes
+        whole = most_bytes is None or (snapshot.size <= most_bytes and snapshot.base is None)
         return _last_of_keys(definition, definition.key, snapshot, ledger, count, progress, whole=whole)
     return _last_events(definition, snapshot, ledger, count, progress)
 
@@ -96,8 +96,11 @@ def _last_of_keys(
         rows = current_rows(events, key)
         if rows is None:
             break
-        if rows.num_rows >= count or events.num_rows < changes:
+        if rows.num_rows >= count or (events.num_rows < changes and snapshot.base is None):
             return rows.select(names).slice(max(0, rows.num_rows - count))
+        if events.num_rows < changes:
+            # The others are in the lake.
+            break
         changes *= 8
     if not whole and rows is None:
         raise UnsupportedOperationError(

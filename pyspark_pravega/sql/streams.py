@@ -295,7 +295,7 @@ def rows_of_keys(settings: Settings, stream: Stream, snapshot: Snapshot | None =
     try:
         client = shared_client(settings)
         snapshot = snapshot or take_snapshot(client, stream, open_ledger(client, stream))
-        if snapshot.size > _COUNTED_BYTES:
+        if snapshot.size > _COUNTED_BYTES or (snapshot.base is not None and snapshot.base.rows > _COUNTED_ENTRIES):
             return None
         definition = load_definition(client, settings, stream)
         check_schema_is_there(definition)

@@ -26,22 +26,27 @@ FROM range({first}, {last})
 """
 
 
-@pytest.fixture
-def lakes(spark: SparkSession, sandbox: Sandbox, tmp_path: Path) -> Iterator[str]:
-    """A catalog whose lake is in a folder of the test's."""
+def catalog_in(spark: SparkSession, sandbox: Sandbox, folder: Path) -> Iterator[str]:
+    """The name of a catalog whose lake is in a folder; it is there until the iterator goes on."""
     name = f"lakes_{uuid.uuid4().hex[:8]}"
     prefix = f"spark.sql.catalog.{name}"
     given = {
         "": "pyspark.pravega.PravegaCatalog",
         ".controller-uri": sandbox.controller_uri,
         ".schema-registry-uri": sandbox.schema_registry_uri,
-        ".lake.warehouse": str(tmp_path),
+        ".lake.warehouse": str(folder),
     }
     for key, value in given.items():
         spark.conf.set(prefix + key, value)
     yield name
     for key in given:
         spark.conf.unset(prefix + key)
+
+
+@pytest.fixture
+def lakes(spark: SparkSession, sandbox: Sandbox, tmp_path: Path) -> Iterator[str]:
+    """A catalog whose lake is in a folder of the test's."""
+    yield from catalog_in(spark, sandbox, tmp_path)
 
 
 @pytest.mark.in_turn

@@ -15,7 +15,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict
 
 from pyspark_pravega.client import Client, SegmentPart, Stream
-from pyspark_pravega.connector.log import LakePart, Ledger, Snapshot, take_snapshot, take_snapshots, tiered_of
+from pyspark_pravega.connector.log import (
+    LakePart,
+    Ledger,
+    Snapshot,
+    base_of,
+    take_snapshot,
+    take_snapshots,
+    tiered_content,
+    tiered_of,
+)
 from pyspark_pravega.connector.read import moment_of, rows_at, snapshot_until
 from pyspark_pravega.errors import PravegaError, UnavailableError
 from pyspark_pravega.settings import name_one_cluster
@@ -31,6 +40,8 @@ class _Whole(TypedDict):
     compacted: dict[str, tuple[int, int]]
     counted: tuple[int, int] | None
     lake: _Lake | None
+    base: dict[str, Any] | None
+    """As of `Base`, of a table with a key."""
 
 
 class _Lake(TypedDict):
@@ -140,9 +151,10 @@ def _text_of(client: Client, snapshot: Snapshot) -> str:
         "lake": None
         if snapshot.tiered is None
         else {
-            "tiered": dict(vars(snapshot.tiered)),
+            "tiered": tiered_content(snapshot.tiered),
             "last": None if snapshot.lake is None else snapshot.lake.last,
         },
+        "base": None if snapshot.base is None else dict(vars(snapshot.base)),
     }
     content: _Known = {
         "controller_uri": client.settings.controller_uri,
@@ -169,5 +181,6 @@ def _snapshot_of(stream: Stream, version: int, whole: _Whole) -> Snapshot:
         compacted={int(segment_id): (begin, end) for segment_id, (begin, end) in whole["compacted"].items()},
         counted=None if whole["counted"] is None else (whole["counted"][0], whole["counted"][1]),
         tiered=tiered,
+        base=base_of(whole.get("base")),
         lake=None if tiered is None or last is None else LakePart(tiered=tiered, last=last),
     )

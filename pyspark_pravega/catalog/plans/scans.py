@@ -36,12 +36,14 @@ from pyspark_pravega.connector.lake import (
     LakeChangesReader,
     LakeReader,
     added_between,
+    base_bytes,
     behind_lake,
     check_slices,
     lake_between,
     lake_reader,
+    wanted_of_base,
 )
-from pyspark_pravega.connector.log import Ledger, Snapshot, open_ledger
+from pyspark_pravega.connector.log import Ledger, Snapshot, behind_base, open_ledger
 from pyspark_pravega.connector.option_names import (
     BAD_EVENTS,
     BOUND_KEYS,
@@ -56,6 +58,7 @@ from pyspark_pravega.connector.read import (
     BatchReader,
     ChangesRange,
     Extent,
+    KeyedReader,
     Moment,
     RowChangesReader,
     bounded_snapshot,
@@ -325,6 +328,11 @@ class _Read:
         """A read of what is in a snapshot."""
         reader = snapshot_reader(self.definition, snapshot, self.request.columns, self.options)
         parts = [part for part in snapshot.parts if part.size]
+        if snapshot.base is not None and isinstance(reader, KeyedReader):
+            base, predicates = snapshot.base, self.request.predicates
+            reader.wanted = wanted_of_base(self.definition, base, predicates)
+            newer = [part for part in behind_base(snapshot).parts if part.size]
+            return self.planned(reader, newer, seen, lake=(base_bytes(self.definition, base), base.rows))
         if snapshot.lake is None:
             return self.planned(reader, parts, seen, snapshot.counted)
         columns, predicates = self.request.columns, self.request.predicates

@@ -70,7 +70,8 @@ class OwnRows:
 
     def before(self, snapshot: Snapshot) -> Snapshot:
         """What of a table's snapshot is still there beside these rows."""
-        return replace(snapshot, parts=(), lake=None, tiered=None, counted=None) if self.replaces else snapshot
+        none = replace(snapshot, parts=(), lake=None, tiered=None, base=None, counted=None)
+        return none if self.replaces else snapshot
 
 
 @dataclass

@@ -11,12 +11,14 @@ from pyspark_pravega.connector.lake.changes import Additions, LakeChangesReader,
 from pyspark_pravega.connector.lake.reading import (
     LakePartition,
     LakeReader,
+    base_bytes,
     behind_lake,
     file_batches,
     lake_figures,
     lake_read,
     lake_reader,
     lake_rows,
+    wanted_of_base,
 )
 from pyspark_pravega.connector.lake.rules import check_added, check_kept, check_unlaked
 from pyspark_pravega.connector.lake.slices import (
@@ -38,6 +40,7 @@ __all__ = [
     "LakeSpan",
     "TierReport",
     "added_between",
+    "base_bytes",
     "behind_lake",
     "check_added",
     "check_kept",
@@ -58,4 +61,5 @@ __all__ = [
     "slice_batches",
     "table_begin",
     "tier",
+    "wanted_of_base",
 ]

@@ -6,12 +6,30 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from pyspark_pravega.connector.log import Snapshot
-from pyspark_pravega.connector.options import ReadOptions
-from pyspark_pravega.connector.read import CommittedRange, snapshot_reader
+from pyspark_pravega.connector.read import CommittedRange, KeyedReader
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.lake import POSITIONS
+from pyspark_pravega.lake import POSITIONS, VERSION
+
+
+class _LastRowsReader(KeyedReader):
+    """Gives rows that are in the lake already with the versions that have written them."""
+
+    def _base_schema(self, *, with_keys: bool) -> pa.Schema:
+        return super()._base_schema(with_keys=with_keys).append(pa.field(VERSION, pa.int64()))
+
+    def _of_base(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        return super()._of_base(batch).append_column(VERSION, batch.column(VERSION))
+
+
+def _of_base(batch: pa.RecordBatch, version: str) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Rows that are in the lake, by segments."""
+    segments = batch.column(POSITIONS[0])
+    named = batch.rename_columns([version if name == VERSION else name for name in batch.schema.names])
+    for segment in np.unique(segments.to_numpy()).tolist():
+        yield segment, named.filter(pc.equal(segments, segment))
 
 
 def last_rows(
@@ -34,9 +52,12 @@ def last_rows(
     """
     by_segment = {one.part.segment_id: one for one in ranges}
     segment_column, offset_column = POSITIONS
-    reader = snapshot_reader(definition, whole, [*definition.schema.fieldNames(), *POSITIONS], ReadOptions())
+    reader = _LastRowsReader(definition, whole, [*definition.schema.fieldNames(), *POSITIONS])
     for partition in reader.partitions():
         for batch in reader.read(partition):
+            if VERSION in batch.schema.names:
+                yield from _of_base(batch, version)
+                continue
             segments = batch.column(segment_column).to_numpy()
             offsets = batch.column(offset_column).to_numpy()
             # A batch may be of several segments, one behind the other.

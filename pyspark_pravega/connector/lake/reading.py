@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from pyspark_pravega.connector.base import check_base
 from pyspark_pravega.connector.index import is_ordered, literal
 from pyspark_pravega.connector.lake.slices import (
     TASK_BYTES,
@@ -20,7 +21,7 @@ from pyspark_pravega.connector.lake.slices import (
     lake_store,
     slice_batches,
 )
-from pyspark_pravega.connector.log import LakePart, Snapshot, Tiered, behind
+from pyspark_pravega.connector.log import Base, LakePart, Snapshot, Tiered, behind
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import ROW_MARKER, BatchReader, RowsReader, pack
 from pyspark_pravega.connector.shared import shared_client
@@ -81,6 +82,34 @@ def lake_figures(settings: Settings, tiered: Tiered) -> tuple[int, int]:
         return 0, 0
     files = load_iceberg().files_of(lake_store(settings), tiered.metadata, tiered.snapshot)
     return len(files), sum(file.size for file in files)
+
+
+def base_bytes(definition: TableDefinition, base: Base) -> int:
+    """How many bytes the files have that hold the rows of a table with a key.
+
+    Args:
+        definition: what the stream is as a table.
+        base: its rows.
+
+    Raises:
+        ConfigurationError: pyiceberg isn't installed.
+    """
+    store = lake_store(definition.settings)
+    return sum(file.size for file in load_iceberg().files_of(store, base.metadata, base.snapshot))
+
+
+def wanted_of_base(definition: TableDefinition, base: Base, predicates: Predicates) -> tuple[Between, ...]:
+    """Which values a query wants of the rows of a table with a key that are in the lake: others needn't be read.
+
+    Args:
+        definition: what the stream is as a table.
+        base: its rows.
+        predicates: what Spark tells of the query's condition.
+
+    Raises:
+        As `check_base`.
+    """
+    return _wanted(check_base(definition, base, []), predicates)
 
 
 @dataclass(frozen=True, kw_only=True)

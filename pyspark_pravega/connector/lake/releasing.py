@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pyspark_pravega.client import Client, StreamCut
@@ -30,6 +30,11 @@ def release_tiered(client: Client, ledger: Ledger, keep_ms: int | None) -> int:
     """
     while True:
         holders = ledger.holders().look()
+        lake = holders.state.lake
+        if lake is not None and lake.by_key:
+            if _is_released_by_key(client, ledger, holders, lake, keep_ms):
+                return lake.kept
+            continue
         lake = holders.state.tiered
         if lake is None:
             return 0
@@ -49,6 +54,55 @@ def release_tiered(client: Client, ledger: Ledger, keep_ms: int | None) -> int:
         if lake.kept:
             _truncate(client, StreamCut(ledger.stream, lake.kept_cut))
         return lake.kept
+
+
+def _is_released_by_key(client: Client, ledger: Ledger, holders: Holders, lake: Tiered, keep_ms: int | None) -> bool:
+    """Truncate the stream of a table with a key; False where others have changed something meanwhile.
+
+    It begins at the cut of rows that are in the lake as a whole, so that these, and the events behind them, tell all
+    later versions: of the last tiering, or of one that was waited for (`next_base`). So two of Iceberg's snapshots are
+    needed beside the last one, however often it is tiered.
+    """
+    if not lake.releases or lake.version < holders.state.replaced_rows:
+        return True
+    noted = lake if keep_ms is None else _released_by_key(client, ledger, holders, lake, now_ms() - keep_ms)
+    if noted != lake:
+        state = ledger.state()
+        if state.pending is not None and state.pending.replacement is not None:
+            # A compaction may need events that it hasn't read.
+            return True
+        if state.lake != lake or state.replaced_rows != holders.state.replaced_rows:
+            return False
+        try:
+            ledger.holders().release(holders, state, replace(state, lake=noted))
+        except ConflictError:
+            return False
+    if noted.kept:
+        _truncate(client, StreamCut(ledger.stream, noted.kept_cut))
+    return True
+
+
+def _released_by_key(client: Client, ledger: Ledger, holders: Holders, lake: Tiered, until_ms: int) -> Tiered:
+    """What the log is to say of a lake: from which rows on events are needed, and which rows are waited for."""
+    last, next_base, first = lake.base, lake.next_base, max(lake.kept + 1, holders.state.replaced_rows)
+    if last.version < first:
+        return lake
+    if next_base is None or next_base.version < first:
+        next_base = last
+    old, subscribers = last_commit(ledger, until_ms), client.controller.subscribers(ledger.stream)
+    if old is not None and all(one in holders.subscribers for one in subscribers):
+        most = min([old.version, *(holders.subscribers[one] for one in subscribers)])
+        cuts = _cuts(client, ledger, holders, lake)
+        for base in (last, next_base):
+            if base.version <= most and _is_needless(client, ledger, base.cut, cuts):
+                return replace(
+                    lake,
+                    kept=base.version,
+                    kept_cut=dict(proper_cut(client, ledger.stream, base.cut)),
+                    kept_base=base,
+                    next_base=None if base == last else last,
+                )
+    return replace(lake, next_base=next_base)
 
 
 def _truncate(client: Client, cut: StreamCut) -> None:
@@ -72,11 +126,7 @@ def _last_needless(client: Client, ledger: Ledger, holders: Holders, lake: Tiere
         # Of a subscriber that doesn't say so it isn't known how far it is.
         return None
     last = min([last, *(holders.subscribers[one] for one in subscribers)])
-    cuts = [StreamCut(ledger.stream, cut.offsets) for cut in holders.cuts.values()]
-    if lake.kept:
-        # What they need is gone already.
-        begin = StreamCut(ledger.stream, lake.kept_cut)
-        cuts = [cut for cut in cuts if compare_cuts(client.controller, cut, begin) is not CutOrder.BEFORE]
+    cuts = _cuts(client, ledger, holders, lake)
     low, needless = max(1, holders.state.replaced_rows, lake.kept + 1), None
     while low <= last:
         middle = (low + last) // 2
@@ -84,13 +134,23 @@ def _last_needless(client: Client, ledger: Ledger, holders: Holders, lake: Tiere
         if not commits:
             # It is forgotten, as are those before.
             low = middle + 1
-        elif _is_needless(client, ledger, commits[0], cuts):
+        elif _is_needless(client, ledger, commits[0].cut, cuts):
             low, needless = middle + 1, commits[0]
         else:
             last = middle - 1
     return needless
 
 
-def _is_needless(client: Client, ledger: Ledger, commit: Commit, cuts: Sequence[StreamCut]) -> bool:
-    end = proper_cut(client, ledger.stream, commit.cut)
+def _cuts(client: Client, ledger: Ledger, holders: Holders, lake: Tiered) -> list[StreamCut]:
+    """The named cuts whose events are there."""
+    cuts = [StreamCut(ledger.stream, cut.offsets) for cut in holders.cuts.values()]
+    if lake.kept:
+        # What they need is gone already.
+        begin = StreamCut(ledger.stream, lake.kept_cut)
+        cuts = [cut for cut in cuts if compare_cuts(client.controller, cut, begin) is not CutOrder.BEFORE]
+    return cuts
+
+
+def _is_needless(client: Client, ledger: Ledger, begin: Mapping[int, int], cuts: Sequence[StreamCut]) -> bool:
+    end = proper_cut(client, ledger.stream, begin)
     return all(compare_cuts(client.controller, end, cut) in (CutOrder.BEFORE, CutOrder.SAME) for cut in cuts)

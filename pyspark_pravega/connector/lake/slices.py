@@ -15,10 +15,9 @@ import pyarrow as pa
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.names import segment_epoch
 from pyspark_pravega.client.positions import SegmentRanges
-from pyspark_pravega.connector.lake.rules import check_fits
-from pyspark_pravega.connector.lake.tiering import COLUMNS
+from pyspark_pravega.connector.base import COLUMNS, check_base, check_fits
 from pyspark_pravega.connector.log import Tiered, comes_after
-from pyspark_pravega.connector.read import CHANGE_COLUMNS, INSERT, ROW_MARKER
+from pyspark_pravega.connector.read import CHANGE_COLUMNS, INSERT, ROW_MARKER, ChainPartition
 from pyspark_pravega.connector.table import CORRUPT_EVENTS, TableDefinition
 from pyspark_pravega.connector.wanted import check_wanted
 from pyspark_pravega.errors import UnsupportedOperationError
@@ -260,6 +259,10 @@ def check_slices(
     snapshots = {(one.stream, one.metadata, one.snapshot) for one in partitions if isinstance(one, LakeSlice)}
     for stream, metadata, snapshot in snapshots:
         check_columns(known[stream], columns, metadata, snapshot)
+    own = [name for name in columns if name not in CHANGE_COLUMNS.names]
+    bases = [one.lake for one in partitions if isinstance(one, ChainPartition) and one.lake is not None]
+    for base in {one.base.snapshot: one for one in bases}.values():
+        check_base(known[base.stream], base.base, own)
 
 
 def slice_batches(partition: LakeSlice, schema: StructType, *, changes: bool = False) -> Iterator[pa.RecordBatch]:

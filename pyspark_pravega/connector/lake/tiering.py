@@ -7,8 +7,8 @@
    from the lake.
 5. The stream is truncated as far as nobody needs it (`releasing`).
 
-Of a table with a key all rows are written each time, as they are at that version, and nothing reads them here: its
-stream keeps what queries need, and `CALL compact` truncates it.
+Of a table with a key all rows are written each time, as they are at that version. Reads begin with them where the
+stream is truncated behind them; else it keeps what queries need, and `CALL compact` truncates it.
 
 Who dies behind step 3 has left a snapshot that the log doesn't know. The next one notes it: what lies between two
 versions is always the same. Of two who tier at once one makes the snapshot, and the other one removes its files.
@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -27,10 +27,11 @@ import pyarrow as pa
 from pyspark_pravega.client import SegmentPart, Stream
 from pyspark_pravega.client.names import segment_epoch
 from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.base import COLUMNS, check_fits
 from pyspark_pravega.connector.lake.last_rows import last_rows
 from pyspark_pravega.connector.lake.pieces import PiecesReader
 from pyspark_pravega.connector.lake.releasing import release_tiered
-from pyspark_pravega.connector.lake.rules import check_fits, check_kept
+from pyspark_pravega.connector.lake.rules import check_kept
 from pyspark_pravega.connector.lake.versions import versioned
 from pyspark_pravega.connector.log import (
     Commit,
@@ -64,11 +65,11 @@ from pyspark_pravega.lake import POSITIONS, VERSION, FileWriter, LakeConfigurati
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.spark.types import StructType
 
-ID, BASE, UP_TO, CUT, COLUMNS, REPLACES, BY, BY_KEY = (
-    f"pravega.{name}" for name in ("table", "base", "version", "cut", "columns", "replaces", "by", "by-key")
+ID, BASE, UP_TO, CUT, REPLACES, BY, BY_KEY = (
+    f"pravega.{name}" for name in ("table", "base", "version", "cut", "replaces", "by", "by-key")
 )
 """What a snapshot says: of which table it is, which version it follows, up to which one it goes, where that ended in
-the stream, what the table's columns were, whether it replaces all rows before, who made it, and whether it has the last
+the stream, whether it replaces all rows before, who made it, and whether it has the last
 row of each key of a table with one."""
 FILE_SIZE, ROW_GROUP_SIZE = 128 << 20, 16 << 20
 _TRIES = 5
@@ -149,10 +150,11 @@ def clean_lake(
     table = None if lake is None else load_iceberg().find_table(configuration, iceberg_name(stream))
     if lake is None or table is None or table.properties.get(ID) != lake.id:
         raise UnsupportedOperationError(f'stream "{stream}" has no Iceberg table in this lake')
+    needed = [base for base in (lake.kept_base, lake.next_base) if base is not None]
     if lake.by_key and table.snapshot is not None and table.snapshot.id == lake.snapshot:
-        # Reads take nothing from them. What no call has noted yet needs the one before.
-        table.forget(older_than_s)
-    files = table.unknown_files([lake.metadata], older_than_s)
+        # What no call has noted yet needs the one before. Reads need some besides the last one.
+        table.forget(older_than_s, [base.snapshot for base in needed])
+    files = table.unknown_files([lake.metadata, *(base.metadata for base in needed)], older_than_s)
     for file in files:
         table.store.remove(file.path)
     return len(files), sum(file.size for file in files)
@@ -199,9 +201,25 @@ class _Tiering:
             snapshot, files = written
             noted = self._note(lake, snapshot)
             rows, lake = snapshot.rows - (0 if snapshot.properties[REPLACES] == "true" else lake.rows), noted
-        kept = release_tiered(self._client, self._ledger, self._properties.keep_in_stream_ms)
+        kept = 0
+        if not self._is_keyed or self._fits(lake):
+            kept = release_tiered(self._client, self._ledger, self._properties.keep_in_stream_ms)
         kept_from = self._ledger.state().kept_from if self._is_keyed else kept + 1
         return TierReport(version=lake.version, rows=rows, files=files, kept_from=kept_from)
+
+    def _fits(self, lake: Tiered) -> bool:
+        """Whether the last rows of a table with a key have its columns, so that reads could begin with them."""
+        if lake.snapshot is None or not lake.by_key:
+            return False
+        store = self._iceberg.store_of(self._settings.lake)
+        snapshot = self._iceberg.snapshot_at(store, lake.metadata, lake.snapshot)
+        definition = load_definition(self._client, self._settings, self._stream)
+        try:
+            check_fits(definition, StructType.fromJson(json.loads(snapshot.properties[COLUMNS])))
+        except UnsupportedOperationError:
+            # The next ones will have them.
+            return False
+        return True
 
     def _settled(self) -> tuple[State, Any]:
         """The log's state and the Iceberg table, of which each knows the other one's last step."""
@@ -210,6 +228,10 @@ class _Tiering:
             state = self._ledger.holders().note_lake(state, Tiered(id=uuid.uuid4().hex, by_key=self._is_keyed))
         lake = state.lake
         assert lake is not None
+        if self._is_keyed and self._properties.keep_in_stream_ms is not None and not lake.releases:
+            # Before any rows are there that reads need: from then on columns stay.
+            lake = replace(lake, releases=True)
+            state = self._ledger.holders().note_lake(state, lake)
         name = iceberg_name(self._stream)
         table: Any = self._iceberg.find_table(self._configuration, name)
         if table is None:
@@ -332,6 +354,8 @@ class _Tiering:
             parts = list(whole.parts)
             oldest = self._ledger.first_commit()
             first = target.version if oldest is None else oldest.version
+            if whole.base is not None:
+                first = max(first, whole.base.version + 1)
         else:
             start = Moment(offsets=lake.cut, name=f"version {lake.version}", version=lake.version)
             parts = parts_until(self._client, self._stream, start, end)
@@ -368,6 +392,8 @@ class _Tiering:
             if lake is None or (lake.id, lake.version, lake.snapshot) != (before.id, before.version, before.snapshot):
                 raise ConflictError(f'another process tiers stream "{self._stream}"')
             replaces = snapshot.properties[REPLACES] == "true"
+            by_key = snapshot.properties.get(BY_KEY) == "true"
+            stays = lake.by_key if by_key else not replaces
             noted = Tiered(
                 id=lake.id,
                 version=int(snapshot.properties[UP_TO]),
@@ -375,9 +401,12 @@ class _Tiering:
                 snapshot=snapshot.id,
                 metadata=snapshot.metadata,
                 rows=snapshot.rows,
-                kept=0 if replaces else lake.kept,
-                kept_cut={} if replaces else lake.kept_cut,
-                by_key=snapshot.properties.get(BY_KEY) == "true",
+                kept=lake.kept if stays else 0,
+                kept_cut=lake.kept_cut if stays else {},
+                by_key=by_key,
+                releases=by_key and lake.releases,
+                kept_base=lake.kept_base if stays else None,
+                next_base=lake.next_base if stays else None,
             )
             try:
                 self._ledger.holders().note_lake(state, noted)

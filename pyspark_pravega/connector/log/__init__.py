@@ -4,7 +4,8 @@
 written, `entry_keys` where each entry is, `json_table` how they are kept, `history` for how long, and who needs old
 events, `others` notes what others have written, `copies` and `redeliveries` what those procedures have done. `decided`
 brings decided commits to their end, also over several tables, `recovery` ends those of dead writers, `cleaning` removes
-what was replaced, `tail` and `snapshot` look at a stream with and without commits in progress. It uses the client only.
+what was replaced, `tail` and `snapshot` look at a stream with and without commits in progress. `tiered` is what
+lies in the lake. It uses the client only.
 """
 
 from pyspark_pravega.connector.log.cleaning import clean, is_empty_before, truncate_at
@@ -32,10 +33,8 @@ from pyspark_pravega.connector.log.entries import (
     Progress,
     Replacement,
     State,
-    Tiered,
     Together,
     offsets_of,
-    tiered_of,
 )
 from pyspark_pravega.connector.log.entry_keys import is_ledger_name
 from pyspark_pravega.connector.log.history import HISTORY, History, Holders
@@ -70,13 +69,23 @@ from pyspark_pravega.connector.log.snapshot import (
     visible_begin,
     visible_head,
 )
-from pyspark_pravega.connector.log.tail import LakePart, Snapshot, behind, comes_after, lies_behind, take_tail
+from pyspark_pravega.connector.log.tail import (
+    LakePart,
+    Snapshot,
+    behind,
+    behind_base,
+    comes_after,
+    lies_behind,
+    take_tail,
+)
+from pyspark_pravega.connector.log.tiered import Base, Tiered, base_of, tiered_content, tiered_of
 
 __all__ = [
     "DECISIONS_TABLE",
     "GRACE_S",
     "HISTORY",
     "VERSION_EVERY",
+    "Base",
     "Cleaning",
     "Closing",
     "Commit",
@@ -111,7 +120,9 @@ __all__ = [
     "Together",
     "Turn",
     "Verdict",
+    "base_of",
     "behind",
+    "behind_base",
     "bring_forward",
     "check_in_stream",
     "claim_ledger",
@@ -145,6 +156,7 @@ __all__ = [
     "take_snapshots",
     "take_tail",
     "take_version",
+    "tiered_content",
     "tiered_of",
     "truncate_at",
     "version_every",

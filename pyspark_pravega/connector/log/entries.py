@@ -12,6 +12,7 @@ from pyspark_pravega.client.key_value import NOT_EXISTS
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.entry_keys import query_key
 from pyspark_pravega.connector.log.json_table import Change, Content, Document
+from pyspark_pravega.connector.log.tiered import Base, Tiered, tiered_content, tiered_of
 
 OTHERS = "others"
 """In place of a job: of a version that notes what others have written."""
@@ -79,29 +80,6 @@ class Cleaning:
     def done(self) -> bool:
         """Whether nothing is left."""
         return not self.begins and self.stream is None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Tiered:
-    """What of a table lies in the lake: all rows up to a version."""
-
-    id: str
-    """What tells the table's Iceberg table from others of its name: a UUID."""
-    version: int = 0
-    """The version; 0 while there is none yet."""
-    cut: dict[int, int] = field(default_factory=dict)
-    """The stream cut that this version has reached: segment id to offset in bytes."""
-    snapshot: int | None = None
-    """Iceberg's snapshot that holds just these rows."""
-    metadata: str = ""
-    """Where the metadata lie that show it."""
-    rows: int = 0
-    kept: int = 0
-    """The last version whose rows the stream needn't hold any more; 0 while it holds all that are in the lake."""
-    kept_cut: dict[int, int] = field(default_factory=dict)
-    """The stream cut that this version has reached: there the stream begins, or is just being truncated."""
-    by_key: bool = False
-    """Of a table with a key: what lies there are its rows as of that version. The stream has all that reads need."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,18 +183,29 @@ class State:
         """What of the table's rows reads take from the lake; None where they take none: others may have taken their
         place, or the table has a key.
         """
-        lake = self.lake if self.has_lake else None
-        return lake if lake is not None and lake.version and lake.version >= self.replaced_rows else None
+        lake = self.lake
+        if lake is None or lake.by_key or not lake.version or lake.version < self.replaced_rows:
+            return None
+        return lake
+
+    @property
+    def base(self) -> Base | None:
+        """Of a table with a key the rows in the lake with which reads begin; None where the stream has all that is
+        needed.
+        """
+        lake = self.lake
+        is_needed = lake is not None and lake.by_key and 0 < lake.kept >= self.replaced_rows
+        return lake.base if lake is not None and is_needed else None
 
     @property
     def has_lake(self) -> bool:
-        """Whether reads take rows from the lake, or have taken some."""
-        return self.lake is not None and not self.lake.by_key
+        """Whether reads take rows from the lake, or have taken some, or may do so."""
+        return self.lake is not None and (not self.lake.by_key or self.lake.releases)
 
     @property
     def kept_from(self) -> int:
         """The first version whose events are in the stream for sure."""
-        if self.lake is None or self.lake.by_key:
+        if self.lake is None or (self.lake.by_key and self.base is None):
             return max(1, self.replaced_rows)
         return self.lake.kept + 1
 
@@ -397,19 +386,13 @@ def state_content(state: State) -> Content:
     if state.cleaning is not None:
         content["cleaning"] = vars(state.cleaning)
     if state.lake is not None:
-        content["lake"] = {name: value for name, value in vars(state.lake).items() if name != "by_key" or value}
+        content["lake"] = tiered_content(state.lake)
     return content
 
 
 def offsets_of(content: Mapping[str, int]) -> dict[int, int]:
     """Segment id to offset, from JSON."""
     return {int(segment_id): offset for segment_id, offset in content.items()}
-
-
-def tiered_of(content: Mapping[str, Any]) -> Tiered:
-    """What lies in the lake, from JSON."""
-    cuts = {name: offsets_of(content.get(name, {})) for name in ("cut", "kept_cut")}
-    return Tiered(**{**content, **cuts})
 
 
 def _tiered(content: Content | None) -> Tiered | None:

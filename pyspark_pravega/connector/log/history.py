@@ -20,7 +20,6 @@ from pyspark_pravega.connector.log.entries import (
     Intent,
     NamedCut,
     State,
-    Tiered,
     commit_of,
     cuts_of,
     state_content,
@@ -36,6 +35,7 @@ from pyspark_pravega.connector.log.entry_keys import (
     job_key,
 )
 from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable
+from pyspark_pravega.connector.log.tiered import Tiered
 from pyspark_pravega.errors import ConfigurationError
 
 HISTORY = "history"

@@ -28,11 +28,12 @@ from pyspark_pravega.connector.log.decided import (
     roll_forward,
     transaction_states,
 )
-from pyspark_pravega.connector.log.entries import Replacement, State, Tiered, Together
+from pyspark_pravega.connector.log.entries import Replacement, State, Together
 from pyspark_pravega.connector.log.ledger import Ledger
 from pyspark_pravega.connector.log.opening import open_ledger
 from pyspark_pravega.connector.log.recovery import withdraw
 from pyspark_pravega.connector.log.tail import Snapshot, behind, take_tail
+from pyspark_pravega.connector.log.tiered import Base, Tiered
 from pyspark_pravega.deadlines import Reminders
 from pyspark_pravega.errors import PravegaError, UnavailableError, UnsupportedOperationError, WriteConflictError
 from pyspark_pravega.together import all_together
@@ -131,6 +132,7 @@ def _whole(client: Client, stream: Stream, visible: Visible) -> Snapshot | None:
         replaced_table=visible.replaced_table,
         compacted=visible.compacted,
         tiered=visible.tiered,
+        base=visible.base,
         counted=visible.counted,
     )
 
@@ -176,6 +178,11 @@ class Visible:
         return None if self.state is None or self._pending_replacement is not None else self.state.tiered
 
     @property
+    def base(self) -> Base | None:
+        """With which rows in the lake reads of a table with a key begin."""
+        return None if self.state is None or self._pending_replacement is not None else self.state.base
+
+    @property
     def counted(self) -> tuple[int, int] | None:
         """The rows and the bytes of all versions but a pending one, where the log has counted them."""
         if self.state is None or self.state.rows is None or self.state.bytes is None:
@@ -218,6 +225,8 @@ def check_in_stream(snapshot: Snapshot, what: str) -> None:
     version = (
         snapshot.lake.last if snapshot.lake is not None else 0 if snapshot.tiered is None else snapshot.tiered.kept
     )
+    if snapshot.base is not None:
+        version = snapshot.base.version
     if version:
         raise only_in_lake(snapshot.stream, version, what)
 

@@ -9,7 +9,8 @@ from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut, Strea
 from pyspark_pravega.client.names import SegmentRange, segment_epoch
 from pyspark_pravega.client.positions import SegmentRanges
 from pyspark_pravega.client.segments import segment_states
-from pyspark_pravega.connector.log.entries import Tiered
+from pyspark_pravega.connector.log.tiered import Base, Tiered
+from pyspark_pravega.errors import DataLossError
 from pyspark_pravega.together import together
 
 
@@ -54,6 +55,10 @@ class Snapshot:
     """As `State.tiered`, at that moment: what of it the stream, and so the parts, may lack."""
     lake: LakePart | None = field(default=None, compare=False)
     """What is read from the lake, before the parts; None where the parts are all, or nobody has asked yet."""
+    base: Base | None = field(default=None, compare=False, repr=False)
+    """Of a table with a key the rows in the lake, of which the parts needn't hold the events; None where they do."""
+    base_keys: tuple[float, ...] | None = field(default=None, compare=False, repr=False)
+    """Where in the key space those of these rows lie that are wanted; None for all."""
     ranges: Mapping[int, SegmentRange] = field(default_factory=dict, compare=False, repr=False)
     """What part of the key space segments own: of those that took events, where the controller has just told it."""
 
@@ -87,6 +92,29 @@ def behind(snapshot: Snapshot, begins: Mapping[int, int]) -> Snapshot:
         if part.segment_id in begins or part.segment_id >> 32 > epoch
     ]
     return replace(snapshot, parts=tuple(parts))
+
+
+def behind_base(snapshot: Snapshot) -> Snapshot:
+    """A table with a key, of whose events those are left that are newer than its base in the lake. Doing it again is
+    harmless.
+
+    Args:
+        snapshot: the table; what a transaction has written stays.
+
+    Raises:
+        DataLossError: some of these events are gone.
+    """
+    base = snapshot.base
+    if base is None:
+        return snapshot
+    own = [part for part in snapshot.parts if part.transaction is not None]
+    parts = behind(replace(snapshot, parts=tuple(p for p in snapshot.parts if p.transaction is None)), base.cut).parts
+    if any(part.size and part.start > max(0, base.cut.get(part.segment_id, 0)) for part in parts):
+        raise DataLossError(
+            f'events of stream "{snapshot.stream}" behind version {base.version}, of which the lake has the rows, were '
+            "truncated"
+        )
+    return replace(snapshot, parts=(*parts, *own))
 
 
 Bounds = tuple[StreamSegments, StreamCut]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -11,10 +10,13 @@ import numpy.typing as npt
 
 from pyspark_pravega.client import Client, SegmentPart, Stream
 from pyspark_pravega.client.names import SegmentRange
-from pyspark_pravega.connector.log import Snapshot
+from pyspark_pravega.connector.base import BaseRows, base_rows
+from pyspark_pravega.connector.log import Snapshot, behind_base
 from pyspark_pravega.connector.read.event_pointers import MOST_PARTS
 from pyspark_pravega.connector.read.partitions import PACKED_BYTES, SlicePartition, pack
 from pyspark_pravega.errors import AuthenticationError
+from pyspark_pravega.lake import Between
+from pyspark_pravega.spark.datasource import InputPartition
 
 Floats = npt.NDArray[np.float64]
 
@@ -25,10 +27,19 @@ class ChainPartition(SlicePartition):
 
     compacted: tuple[bool, ...] = ()
     """For each part whether it holds nothing but the rows that a compaction has written, each key once."""
+    lake: BaseRows | None = None
+    """Rows in the lake that are older than all parts, each key once; None where there are none."""
 
-    def __init__(self, parts: Sequence[tuple[SegmentPart, bool]]) -> None:
-        super().__init__([part for part, _ in parts])
+    def __init__(self, parts: Sequence[tuple[SegmentPart, bool]], lake: BaseRows | None = None) -> None:
+        InputPartition.__init__(self, parts[0][0].segment_id if parts else None)
+        self.parts = tuple(part for part, _ in parts)
         self.compacted = tuple(compacted for _, compacted in parts)
+        self.lake = lake
+
+    @property
+    def stream(self) -> Stream:
+        """Whose they are."""
+        return super().stream if self.lake is None else self.lake.stream
 
     def __repr__(self) -> str:
         return f"ChainPartition({', '.join(map(str, self.parts))})"
@@ -56,24 +67,66 @@ def chains(parts: Sequence[SegmentPart], ranges: Mapping[int, SegmentRange]) -> 
     return [sorted(chain, key=lambda part: part.segment_id) for chain in by_range]
 
 
-def arrange_chains(client: Client, snapshot: Snapshot, only: Collection[int] | None = None) -> list[ChainPartition]:
+def arrange_chains(
+    client: Client, snapshot: Snapshot, only: Collection[int] | None = None, wanted: tuple[Between, ...] = ()
+) -> list[ChainPartition]:
     """Share a keyed table's segments out among tasks.
 
     Args:
         client: tells what part of the key space a segment has owned.
         snapshot: what is to be read.
         only: segments; chains without any of them are left out. None for all chains.
+        wanted: which values are wanted of rows in the lake.
+
+    Raises:
+        DataLossError: the lake doesn't hold any more what it has to.
     """
-    parts = [part for part in snapshot.parts if part.size]
+    parts = [part for part in behind_base(snapshot).parts if part.size]
+    base = _base_of(client, snapshot, wanted)
+    # A segment of which only the lake has rows stands in its chain, too.
+    there = {part.segment_id for part in parts}
+    lacking = [id for id in sorted(base.segments) if id not in there] if base is not None else []
+    parts += [SegmentPart(stream=snapshot.stream, segment_id=id, start=0, end=0) for id in lacking]
     ranges = _ranges(client, snapshot.stream, [part.segment_id for part in parts], snapshot.ranges)
-    wanted_chains = [
-        chain for chain in chains(parts, ranges) if only is None or any(p.segment_id in only for p in chain)
+    cut = [
+        _Chain(
+            pieces=[piece for part in chain if part.size for piece in _pieces(part, snapshot.compacted)],
+            base=None if base is None else base.of({part.segment_id for part in chain}),
+        )
+        for chain in chains(parts, ranges)
+        if only is None or any(part.segment_id in only for part in chain)
     ]
-    cut = [[piece for part in chain for piece in _pieces(part, snapshot.compacted)] for chain in wanted_chains]
-    packed = pack(cut, lambda chain: sum(part.size for part, _ in chain), PACKED_BYTES, count_of=len, most=MOST_PARTS)
+    packed = pack(cut, lambda chain: chain.size, PACKED_BYTES, count_of=lambda one: len(one.pieces), most=MOST_PARTS)
+    return [_partition(some, base) for some in packed]
+
+
+@dataclass
+class _Chain:
+    """A chain of segments."""
+
+    pieces: list[tuple[SegmentPart, bool]]
+    base: BaseRows | None
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part, _ in self.pieces) + (0 if self.base is None else self.base.bytes)
+
+
+def _partition(some: Sequence[_Chain], base: BaseRows | None) -> ChainPartition:
     # The pieces of a part stay in their order.
-    ordered = (sorted(itertools.chain(*some), key=lambda piece: piece[0].segment_id) for some in packed)
-    return [ChainPartition(pieces) for pieces in ordered]
+    pieces = sorted((piece for one in some for piece in one.pieces), key=lambda piece: piece[0].segment_id)
+    segments = {segment for one in some if one.base is not None for segment in one.base.segments}
+    return ChainPartition(pieces, None if base is None else base.of(segments))
+
+
+def _base_of(client: Client, snapshot: Snapshot, wanted: tuple[Between, ...]) -> BaseRows | None:
+    """The wanted rows in the lake with which a table begins."""
+    if snapshot.base is None:
+        return None
+    base = base_rows(client.settings, snapshot.stream, snapshot.base, wanted)
+    if base is None or snapshot.base_keys is None:
+        return base
+    return base.of(_segments_of_keys(client, snapshot.stream, base.segments, np.array(snapshot.base_keys), {}))
 
 
 def _pieces(part: SegmentPart, compacted: Mapping[int, tuple[int, int]]) -> Iterator[tuple[SegmentPart, bool]]:
@@ -98,8 +151,11 @@ def parts_of_keys(client: Client, snapshot: Snapshot, fractions: Floats) -> Snap
         snapshot: what there is.
         fractions: where in the key space the keys lie, each in [0, 1).
     """
-    holding = _segments_of_keys(client, snapshot.parts, fractions, snapshot.ranges)
-    return replace(snapshot, parts=tuple(part for part in snapshot.parts if part.segment_id in holding))
+    holding = _segments_of_keys(
+        client, snapshot.stream, {part.segment_id for part in snapshot.parts}, fractions, snapshot.ranges
+    )
+    parts = tuple(part for part in snapshot.parts if part.segment_id in holding)
+    return replace(snapshot, parts=parts, base_keys=None if snapshot.base is None else tuple(fractions.tolist()))
 
 
 def chains_of_keys(client: Client, partitions: Sequence[ChainPartition], fractions: Floats) -> list[ChainPartition]:
@@ -110,16 +166,23 @@ def chains_of_keys(client: Client, partitions: Sequence[ChainPartition], fractio
         partitions: the chains.
         fractions: as of `parts_of_keys`.
     """
-    holding = _segments_of_keys(client, [part for partition in partitions for part in partition.parts], fractions, {})
+    if not partitions:
+        return []
+    segments = {part.segment_id for partition in partitions for part in partition.parts}
+    segments.update(*(partition.lake.segments for partition in partitions if partition.lake is not None))
+    holding = _segments_of_keys(client, partitions[0].stream, segments, fractions, {})
     wanted_chains = (
-        [
-            (part, compacted)
-            for part, compacted in zip(partition.parts, partition.compacted, strict=True)
-            if part.segment_id in holding
-        ]
+        (
+            [
+                (part, compacted)
+                for part, compacted in zip(partition.parts, partition.compacted, strict=True)
+                if part.segment_id in holding
+            ],
+            None if partition.lake is None else partition.lake.of(holding),
+        )
         for partition in partitions
     )
-    return [ChainPartition(parts) for parts in wanted_chains if parts]
+    return [ChainPartition(parts, base) for parts, base in wanted_chains if parts or base is not None]
 
 
 def _ranges(
@@ -140,12 +203,10 @@ def _ranges(
 
 
 def _segments_of_keys(
-    client: Client, parts: Sequence[SegmentPart], fractions: Floats, known: Mapping[int, SegmentRange]
+    client: Client, stream: Stream, segments: Collection[int], fractions: Floats, known: Mapping[int, SegmentRange]
 ) -> set[int]:
-    if not parts:
-        return set()
     ordered = np.sort(fractions)
-    ranges = _ranges(client, parts[0].stream, [part.segment_id for part in parts], known)
+    ranges = _ranges(client, stream, segments, known)
     return {
         segment_id
         for segment_id, owned in ranges.items()

@@ -3,6 +3,9 @@
 A version that takes the place of all rows begins an era: from it on, the rows are made of the events behind a stream
 cut that its entry in the commit log names. A compaction begins one, too, but changes no row: the rows that it has
 written are those of that cut.
+
+Where the stream needn't hold what lies in the lake, an era begins at each of the lake's cuts, with the rows that are
+there (`Era.lake`). Those before the first of them are gone.
 """
 
 from __future__ import annotations
@@ -11,7 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.connector.log import Ledger, Snapshot, State, open_ledger
+from pyspark_pravega.client.positions import CutOrder, compare_cuts, proper_cut
+from pyspark_pravega.connector.log import Base, Ledger, Snapshot, State, open_ledger
 from pyspark_pravega.connector.read.versions import (
     Moment,
     commit_of,
@@ -37,16 +41,51 @@ class Era:
     is_last: bool = False
     """Whether no other one has begun since."""
     base: int | None = None
-    """Where a compaction began it: the first version that lies behind the cut with all of its events."""
+    """Where a compaction began it, or the lake: the first version that lies behind the cut with all of its events."""
+    lake: Base | None = None
+    """The rows with which it begins, where they are in the lake."""
+
+    @classmethod
+    def of_lake(cls, base: Base, *, is_last: bool) -> Era:
+        """One that begins with rows in the lake.
+
+        Args:
+            base: the rows.
+            is_last: as of the attribute.
+        """
+        cut, version = base.cut, base.version
+        return cls(version=version, begins=cut, reached=cut, is_last=is_last, base=version + 1, lake=base)
 
 
 def eras(ledger: Ledger | None) -> Iterator[Era]:
-    """A table's eras, the last one first, as far back as the log knows; none of a table that it has replaced.
+    """A table's eras, the last one first, as far back as the log knows; none of a table that it has replaced, and none
+    of which the stream needn't hold the events, as they are in the lake.
 
     Args:
         ledger: the stream's commit log, if it has one.
     """
-    state = State() if ledger is None else ledger.state()
+    yield from _eras_at(ledger, State() if ledger is None else ledger.state())
+
+
+def _eras_at(ledger: Ledger | None, state: State) -> Iterator[Era]:
+    """As `eras`, where the log's state is known."""
+    lake = state.lake
+    kept = None if lake is None else lake.kept_base
+    newer: Era | None = None
+    for era in _eras_in_stream(ledger, state):
+        if lake is not None and kept is not None and era.version <= kept.version:
+            last = lake.base
+            if last.version > kept.version and (newer is None or last.version < newer.version):
+                newer = Era.of_lake(last, is_last=newer is None)
+                yield newer
+            yield Era.of_lake(kept, is_last=newer is None)
+            return
+        newer = era
+        yield era
+
+
+def _eras_in_stream(ledger: Ledger | None, state: State) -> Iterator[Era]:
+    """All eras that versions have begun."""
     number = state.replaced_rows
     while ledger is not None and number:
         commits, is_last = ledger.commits([number]), number == state.replaced_rows
@@ -81,21 +120,49 @@ def rows_at(client: Client, stream: Stream, moment: Moment) -> Snapshot:
         SegmentTruncatedError: some of them are gone.
     """
     ledger = open_ledger(client, stream)
-    last = None
-    for era in eras(ledger):
-        last = last or era
+    while True:
+        state = State() if ledger is None else ledger.state()
+        try:
+            return _rows_at(client, _eras_at(ledger, state), stream, moment)
+        except SegmentTruncatedError:
+            # What is released meanwhile is gone from the stream, and in the lake.
+            if ledger is None or ledger.state().lake == state.lake:
+                raise
+
+
+def _rows_at(client: Client, eras_then: Iterable[Era], stream: Stream, moment: Moment) -> Snapshot:
+    known: list[Era] = []
+    for era in eras_then:
+        known.append(era)
         if _is_in(client, stream, moment, era) is False:
             continue
         try:
             return events_of(client, stream, era, moment)
         except SegmentTruncatedError:
-            if era == last:
+            if era == known[0]:
                 raise
             break
-    assert last is not None
+    else:
+        if known[-1].lake is not None and known[0].base is not None:
+            raise before_lake(stream, moment, known[-1].lake)
     if moment.version is None:
         raise truncated(stream, moment.name)
-    raise replaced(stream, moment.name, last.version)
+    raise replaced(stream, moment.name, known[0].version)
+
+
+def before_lake(stream: Stream, moment: Moment, kept: Base) -> SegmentTruncatedError:
+    """The error of a moment before all that can be told of a table with a key: the stream needn't hold its events.
+
+    Args:
+        stream: the stream.
+        moment: the moment.
+        kept: the rows in the lake with which what can be told begins.
+    """
+    return SegmentTruncatedError(
+        f'the rows of stream "{stream}" at {moment.name} can\'t be told any more: its events before version '
+        f"{kept.version} were removed, as the rows of that version are in the lake; read version {kept.version}, or a "
+        "later one"
+    )
 
 
 def events_of(client: Client, stream: Stream, era: Era, moment: Moment) -> Snapshot:
@@ -110,6 +177,13 @@ def events_of(client: Client, stream: Stream, era: Era, moment: Moment) -> Snaps
     Raises:
         SegmentTruncatedError: some of them are gone.
     """
+    if era.lake is not None:
+        start = Moment(offsets=dict(era.lake.cut), name=f"version {era.version}", version=era.version)
+        try:
+            parts = parts_until(client, stream, start, moment)
+        except InvalidStreamCutError:
+            raise truncated(stream, moment.name) from None
+        return Snapshot(stream=stream, parts=tuple(parts), base=era.lake)
     if era.begins is None and era.is_last:
         return snapshot_until(client, stream, moment)
     if era.begins is None:
@@ -144,11 +218,23 @@ def events_of_changes(client: Client, ledger: Ledger, first: int, last: int) -> 
         SegmentTruncatedError: one of the versions took the place of all rows, or what they were before is gone.
         VersionNotFoundError: a version isn't known any more.
     """
-    stream = ledger.stream
-    end = Moment(offsets=commit_of(ledger, stream, last).cut, name=f"version {last}", version=last)
-    newest = None
-    for era in eras(ledger):
-        newest = newest or era
+    end = Moment(offsets=commit_of(ledger, ledger.stream, last).cut, name=f"version {last}", version=last)
+    while True:
+        state = ledger.state()
+        try:
+            return _events_of_changes(client, ledger.stream, _eras_at(ledger, state), first, end)
+        except SegmentTruncatedError:
+            # As in `rows_at`.
+            if ledger.state().lake == state.lake:
+                raise
+
+
+def _events_of_changes(
+    client: Client, stream: Stream, eras_then: Iterable[Era], first: int, end: Moment
+) -> tuple[Era, Snapshot]:
+    last, newest, oldest = end.version or 0, None, None
+    for era in eras_then:
+        newest, oldest = newest or era, era
         if era.version > last or (era.version >= first and era.base is not None and first < era.base):
             continue
         if era.version >= first and era.base is None:
@@ -158,6 +244,13 @@ def events_of_changes(client: Client, ledger: Ledger, first: int, last: int) -> 
             return era, events_of(client, stream, era, end)
         except SegmentTruncatedError:
             break
+    else:
+        if oldest is not None and (kept := oldest.lake) is not None:
+            raise SegmentTruncatedError(
+                f'what version {first} of stream "{stream}" has changed can\'t be told: its events before version '
+                f"{kept.version} were removed, as the rows of that version are in the lake; begin with "
+                f"{kept.version + 1}"
+            )
     assert newest is not None
     why = "took the place of all rows" if newest.base is None else "is a compaction"
     begin = newest.version + 1 if newest.base is None else newest.base
@@ -174,7 +267,7 @@ def only_compacted_since(ledger: Ledger, version: int) -> bool:
         ledger: the stream's commit log.
         version: the version.
     """
-    for era in eras(ledger):
+    for era in _eras_in_stream(ledger, ledger.state()):
         if era.version <= version:
             return True
         if era.base is None:
@@ -223,6 +316,9 @@ def _is_in(client: Client, stream: Stream, moment: Moment, era: Era) -> bool | N
         return True
     if moment.version is not None:
         return era.version <= moment.version
+    if era.lake is not None:
+        cuts = (proper_cut(client, stream, cut) for cut in (era.lake.cut, moment.offsets))
+        return compare_cuts(client.controller, *cuts) in (CutOrder.BEFORE, CutOrder.SAME)
     # A cut has no version; it must have the rows that took the place of all others.
     if era.reached is None:
         return None

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Self
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from pyspark_pravega.client.routing import key_fractions
+from pyspark_pravega.frames import framing
 from pyspark_pravega.frames.ragged import Ints
 
 Mask = npt.NDArray[np.bool_]
+Range = tuple[float, float]
+"""A part of the key space: from, and up to without it."""
 
 _PART_BITS, _OFFSET_BITS = 14, 47
 MOST_PARTS = (1 << _PART_BITS) - 1
@@ -99,3 +105,64 @@ def offsets_in(part: int, locations: Ints) -> Ints:
     begin = np.int64(part) << np.int64(_OFFSET_BITS)
     first, behind = np.searchsorted(locations, [begin, begin + MOST_BYTES])
     return locations[first:behind] - begin
+
+
+@dataclass
+class Last:
+    """Where the last events of the keys are that were met so far."""
+
+    range: Range
+    """The part of the key space that is looked at."""
+    table: pa.Table
+    """The key's columns, flat, and `POINTER`, to its last event. Where versions matter, their column, too."""
+    more: list[pa.Table] = field(default_factory=list)
+    """What isn't merged yet."""
+
+    @property
+    def rows_to_merge(self) -> int:
+        """How many rows aren't merged yet."""
+        return sum(table.num_rows for table in self.more)
+
+
+@dataclass
+class Kept:
+    """Events of the first pass that are kept for the second one: all up to a position."""
+
+    frames: list[list[tuple[framing.Frames, int]]]
+    """For each part its frames, and the offset of the buffer that they lie in."""
+    up_to: list[int]
+    """For each part the offset in bytes up to which they are kept."""
+    bytes: int = 0
+
+
+def are(operations: pa.Array, values: Sequence[str]) -> Mask:
+    """For each operation whether it is one of some values.
+
+    Args:
+        operations: the operations.
+        values: the values.
+    """
+    return mask_of(pc.is_in(operations, value_set=pa.array(values, pa.string())))
+
+
+def mask_of(values: pa.Array) -> Mask:
+    """Booleans without nulls, as numpy has them.
+
+    Args:
+        values: the booleans.
+    """
+    return np.asarray(values.to_numpy(zero_copy_only=False), np.bool_)
+
+
+def within(table: pa.Table, keys: Sequence[str], range: Range) -> pa.Table:
+    """The rows whose keys lie in a part of the key space; where, is only these readers' own matter.
+
+    Args:
+        table: the rows.
+        keys: the names of the key's columns, flat.
+        range: the part of the key space.
+    """
+    texts: list[Any] = [table[name].cast(pa.string()).combine_chunks() for name in keys]
+    joined = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, "\x1f")
+    fractions = key_fractions(joined)
+    return table.filter(pa.array((fractions >= range[0]) & (fractions < range[1])))

@@ -8,7 +8,7 @@ twice: first for their keys only, which gives a pointer to each key's last event
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pyspark_pravega.client import SegmentPart
-from pyspark_pravega.client.routing import key_fractions
+from pyspark_pravega.connector.base import BaseRows, check_base
 from pyspark_pravega.connector.log import Snapshot
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.plain import told_plainly
@@ -26,17 +26,22 @@ from pyspark_pravega.connector.read.event_pointers import (
     MOST_PARTS,
     POINTER,
     EventPointers,
-    Mask,
+    Kept,
+    Last,
+    Range,
+    are,
     offsets_in,
+    within,
 )
 from pyspark_pravega.connector.read.partitions import SlicePartition
-from pyspark_pravega.connector.read.reader import BatchReader, pieces, some_frames
+from pyspark_pravega.connector.read.reader import ROW_MARKER, BatchReader, pieces, some_frames
 from pyspark_pravega.connector.read.small_parts import groups, merged
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import COMPACTED, TableDefinition, flat_fields, flat_key, shown_key, whole_key
 from pyspark_pravega.errors import ConfigurationError, EventDecodeError, UnsupportedOperationError
 from pyspark_pravega.frames import framing
 from pyspark_pravega.frames.ragged import Ints
+from pyspark_pravega.lake import Between
 from pyspark_pravega.serde.codec import Batch
 from pyspark_pravega.spark.datasource import InputPartition
 
@@ -48,9 +53,6 @@ _KEPT_BYTES = 64 << 20
 MERGED_ROWS = 1 << 20
 _BATCH_BYTES, _BATCH_EVENTS = 1 << 20, 64 << 10
 _INDEX = "\x1findex"
-
-Range = tuple[float, float]
-"""A part of the key space: from, and up to without it."""
 
 
 def check_bounds(definition: TableDefinition, options: ReadOptions) -> None:
@@ -99,34 +101,6 @@ def snapshot_reader(
     )
 
 
-@dataclass
-class Last:
-    """Where the last events of the keys are that were met so far."""
-
-    range: Range
-    """The part of the key space that is looked at."""
-    table: pa.Table
-    """The key's columns, flat, and `POINTER`, to its last event. Where versions matter, their column, too."""
-    more: list[pa.Table] = field(default_factory=list)
-    """What isn't merged yet."""
-
-    @property
-    def rows_to_merge(self) -> int:
-        """How many rows aren't merged yet."""
-        return sum(table.num_rows for table in self.more)
-
-
-@dataclass
-class Kept:
-    """Events of the first pass that are kept for the second one: all up to a position."""
-
-    frames: list[list[tuple[framing.Frames, int]]]
-    """For each part its frames, and the offset of the buffer that they lie in."""
-    up_to: list[int]
-    """For each part the offset in bytes up to which they are kept."""
-    bytes: int = 0
-
-
 class KeyedReader(BatchReader):
     """Reads the rows of a table with a key."""
 
@@ -152,11 +126,21 @@ class KeyedReader(BatchReader):
         assert definition.key is not None
         self._key = definition.key
         self._max_keys = max_keys or MOST_KEYS
+        self._counts = self.schema == ROW_MARKER
+        self._definition: TableDefinition | None = definition
+        self.wanted: tuple[Between, ...] = ()
+        """Which values are wanted of rows in the lake; others may come all the same."""
         self._only_keys = not [c for c in self.schema.fieldNames() if c not in (*self._key.columns, "_row")]
 
     def arranged(self, snapshot: Snapshot) -> Sequence[SlicePartition]:
         """A partition for each chain of segments with many events, and for several with few."""
-        return arrange_chains(shared_client(self._settings), snapshot)
+        if snapshot.base is not None and self._definition is not None:
+            check_base(self._definition, snapshot.base, [] if self._counts else self.schema.names)
+        return arrange_chains(shared_client(self._settings), snapshot, wanted=self.wanted)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Only who plans asks what the table is.
+        return {**super().__getstate__(), "_definition": None}
 
     def batches(self, partition: InputPartition) -> Iterator[Batch]:
         """The rows of a partition.
@@ -182,6 +166,8 @@ class KeyedReader(BatchReader):
             while begin < 1.0:
                 last = self._last_events(parts, changed, (begin, min(1.0, begin + width)), kept)
                 begin, width = last.range[1], last.range[1] - begin
+                if partition.lake is not None:
+                    yield from self._base_rows(partition.lake, last)
                 for part, compacted in zip(parts, partition.compacted, strict=True):
                     if compacted:
                         yield from self._unchanged(part, last)
@@ -302,10 +288,10 @@ class KeyedReader(BatchReader):
             operations = batch.column(batch.schema.get_field_index(self._key.operation)).cast(pa.string())
         deletes = compacted = None
         if operations is not None and operations.null_count < len(operations):
-            deletes, compacted = _are(operations, self._key.deletes), _are(operations, (COMPACTED,))
+            deletes, compacted = are(operations, self._key.deletes), are(operations, (COMPACTED,))
         pointers = EventPointers.of(number, position, frames.starts, deletes=deletes, compacted=compacted)
         table = pa.table({**dict(keys), POINTER: pa.array(pointers.values)})
-        return table if range == (0.0, 1.0) else _within(table, [name for name, _ in keys], range)
+        return table if range == (0.0, 1.0) else within(table, [name for name, _ in keys], range)
 
     def _flat_keys(self, batch: pa.RecordBatch) -> list[tuple[str, pa.Array]]:
         """The key's columns of some events, flat."""
@@ -340,7 +326,7 @@ class KeyedReader(BatchReader):
                 # Keys whose hashes are all the same can't be told apart.
                 return
             last.range = (low, middle)
-            last.table = _within(last.table, keys, last.range)
+            last.table = within(last.table, keys, last.range)
 
     def _key_rows(self, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         """Rows of which only columns of the key are wanted, or none."""
@@ -375,18 +361,66 @@ class KeyedReader(BatchReader):
         """The rows of frames with other keys than those in a table; the keys of each are given."""
         if not some:
             return
-        names = [flat.name for flat in self._flat_key()]
-        keys = pa.concat_tables([table for _, _, table in some]).select(names)
-        keys = keys.append_column(_INDEX, pa.array(np.arange(keys.num_rows)))
-        keys = _within(keys, names, last.range)
-        if last.table.num_rows:
-            keys = keys.join(last.table.select(names), names, join_type="left anti", use_threads=False)
-        rows, first = np.sort(keys[_INDEX].to_numpy()), 0
+        rows, first = self._without(pa.concat_tables([table for _, _, table in some]), last), 0
         for frames, position, table in some:
             one, other = np.searchsorted(rows, [first, first + table.num_rows])
             if one < other:
                 yield self._batch(some_frames(frames, rows[one:other] - first), segment_id, position)
             first += table.num_rows
+
+    def _without(self, keys: pa.Table, last: Last) -> Ints:
+        """The indexes, ascending, of those keys of a table that aren't in another one, and are looked at."""
+        names = [flat.name for flat in self._flat_key()]
+        keys = keys.select(names).append_column(_INDEX, pa.array(np.arange(keys.num_rows)))
+        keys = within(keys, names, last.range)
+        if last.table.num_rows:
+            keys = keys.join(last.table.select(names), names, join_type="left anti", use_threads=False)
+        return np.sort(keys[_INDEX].to_numpy())
+
+    # What the lake has: likewise
+
+    def _base_rows(self, base: BaseRows, last: Last) -> Iterator[Batch]:
+        """The rows in the lake of which nothing else is known."""
+        is_all = not last.table.num_rows and last.range == (0.0, 1.0)
+        some: list[pa.RecordBatch] = []
+        for batch in base.batches(self._base_schema(with_keys=not is_all)):
+            if is_all:
+                yield self._of_base(batch)
+                continue
+            some.append(batch)
+            if sum(one.num_rows for one in some) >= MERGED_ROWS:
+                yield from self._base_others(some, last)
+                some = []
+        yield from self._base_others(some, last)
+
+    def _base_others(self, some: Sequence[pa.RecordBatch], last: Last) -> Iterator[Batch]:
+        if not some:
+            return
+        rows, first = self._without(pa.concat_tables([self._base_keys(batch) for batch in some]), last), 0
+        for batch in some:
+            one, other = np.searchsorted(rows, [first, first + batch.num_rows])
+            if one < other:
+                yield self._of_base(batch.take(pa.array(rows[one:other] - first)))
+            first += batch.num_rows
+
+    def _base_schema(self, *, with_keys: bool) -> pa.Schema:
+        """What is read of rows in the lake."""
+        columns = {field.name: field for field in self._arrow_schema if not self._counts}
+        keys = [pa.field(name, self._key_type(name)) for name in self._key.columns if name not in columns]
+        return pa.schema([*columns.values(), *(keys if with_keys else [])])
+
+    def _base_keys(self, batch: pa.RecordBatch) -> pa.Table:
+        """The keys of rows in the lake, flat."""
+        whole = {name: batch.column(name).cast(self._key_type(name)) for name in self._key.columns}
+        return pa.table(dict(flat for name, values in whole.items() for flat in flat_key(name, values)))
+
+    def _of_base(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows in the lake as rows of this read."""
+        if self._counts:
+            return pa.record_batch([pa.array(np.zeros(batch.num_rows, np.int32))], schema=self._arrow_schema)
+        return pa.RecordBatch.from_arrays(
+            [batch.column(name) for name in self._arrow_schema.names], schema=self._arrow_schema
+        )
 
     # Second pass: rows
 
@@ -446,24 +480,6 @@ class KeyedReader(BatchReader):
         return {name: pc.struct_field(row, name) for name in self._data_columns}
 
 
-def _are(operations: pa.Array, values: Sequence[str]) -> Mask:
-    """For each operation whether it is one of some values."""
-    return mask_of(pc.is_in(operations, value_set=pa.array(values, pa.string())))
-
-
-def mask_of(values: pa.Array) -> Mask:
-    """Booleans without nulls, as numpy has them."""
-    return np.asarray(values.to_numpy(zero_copy_only=False), np.bool_)
-
-
 def _is_enough(some: Sequence[framing.Frames]) -> bool:
     events = sum(len(frames) for frames in some)
     return events >= _BATCH_EVENTS or sum(int(frames.sizes.sum()) for frames in some) >= _BATCH_BYTES
-
-
-def _within(table: pa.Table, keys: Sequence[str], range: Range) -> pa.Table:
-    """The rows whose keys lie in a part of the key space; where, is only this reader's own matter."""
-    texts: list[Any] = [table[name].cast(pa.string()).combine_chunks() for name in keys]
-    joined = texts[0] if len(texts) == 1 else pc.binary_join_element_wise(*texts, "\x1f")
-    fractions = key_fractions(joined)
-    return table.filter(pa.array((fractions >= range[0]) & (fractions < range[1])))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeVar
 
-from pyspark_pravega.client import Client, SegmentPart
+from pyspark_pravega.client import Client, SegmentPart, Stream
 from pyspark_pravega.client.events import split_part
 from pyspark_pravega.spark.datasource import InputPartition
 
@@ -27,6 +27,11 @@ class SlicePartition(InputPartition):
     def __init__(self, parts: Sequence[SegmentPart]) -> None:
         super().__init__(parts[0].segment_id)
         self.parts = tuple(parts)
+
+    @property
+    def stream(self) -> Stream:
+        """Whose they are."""
+        return self.parts[0].stream
 
     def __repr__(self) -> str:
         return f"SlicePartition({', '.join(map(str, self.parts))})"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -16,18 +17,29 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pyspark_pravega.client import Client, SegmentPart
+from pyspark_pravega.client import Client
+from pyspark_pravega.connector.base import BaseRows, check_base
 from pyspark_pravega.connector.log import Ledger, Snapshot
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read.chains import ChainPartition, arrange_chains
 from pyspark_pravega.connector.read.changes import CHANGE_COLUMNS, INSERT
 from pyspark_pravega.connector.read.committed import CommittedRange, committed_ranges, first_that_is_there
 from pyspark_pravega.connector.read.eras import events_of_changes
-from pyspark_pravega.connector.read.event_pointers import POINTER, EventPointers
-from pyspark_pravega.connector.read.keyed import MERGED_ROWS, Kept, KeyedReader, Last, Range, mask_of
+from pyspark_pravega.connector.read.event_pointers import (
+    POINTER,
+    EventPointers,
+    Kept,
+    Last,
+    Range,
+    mask_of,
+    offsets_in,
+    within,
+)
+from pyspark_pravega.connector.read.keyed import MERGED_ROWS, KeyedReader
 from pyspark_pravega.connector.read.reader import output_schema
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.frames.ragged import Ints
 from pyspark_pravega.serde.codec import Batch, arrow_batch
 from pyspark_pravega.spark.arrow import to_arrow_schema
 from pyspark_pravega.spark.datasource import InputPartition
@@ -56,9 +68,9 @@ class RowChanges:
 class RowChangesPartition(ChainPartition):
     """A chain of segments, and what of them versions have added."""
 
-    def __init__(self, chain: ChainPartition, changes: RowChanges) -> None:
-        super().__init__([(part, False) for part in chain.parts])
-        segment_ids = {part.segment_id for part in chain.parts}
+    def __init__(self, keyed: ChainPartition, changes: RowChanges) -> None:
+        super().__init__([(part, False) for part in keyed.parts], keyed.lake)
+        segment_ids = {part.segment_id for part in keyed.parts}
         self.ranges = tuple(one for one in changes.ranges if one.part.segment_id in segment_ids)
         self.base = changes.base
 
@@ -100,7 +112,7 @@ def row_change_partitions(client: Client, changes: RowChanges | None) -> list[Ro
     if changes is None:
         return []
     written = {one.part.segment_id for one in changes.ranges}
-    return [RowChangesPartition(chain, changes) for chain in arrange_chains(client, changes.snapshot, written)]
+    return [RowChangesPartition(one, changes) for one in arrange_chains(client, changes.snapshot, written)]
 
 
 def first_told_version(client: Client, ledger: Ledger, first: int, last: int) -> int:
@@ -154,6 +166,9 @@ class RowChangesReader(KeyedReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """See `row_change_partitions`."""
+        changes = self._changed
+        if changes is not None and changes.snapshot.base is not None and self._definition is not None:
+            check_base(self._definition, changes.snapshot.base, [] if self._counts else self._arrow_schema.names)
         return row_change_partitions(shared_client(self._settings), self._changed)
 
     def batches(self, partition: InputPartition) -> Iterator[Batch]:
@@ -176,7 +191,7 @@ class RowChangesReader(KeyedReader):
             while begin < 1.0:
                 last = self._changed_keys(partition, (begin, min(1.0, begin + width)))
                 begin, width = last.range[1], last.range[1] - begin
-                yield from self._rows(partition.parts, self._told(partition, last, kept), times, kept)
+                yield from self._rows(partition, self._told(partition, last, kept), times, kept)
 
     def _changed_keys(self, partition: RowChangesPartition, range: Range) -> Last:
         """For each key that was changed and each version its last event; of a part of the key space, which is made
@@ -235,10 +250,39 @@ class RowChangesReader(KeyedReader):
                     for events in self._frames(one.between(index, index + 1).part):
                         table = self._keys(events.frames, part.segment_id, events.start, number, range)
                         yield table.filter(pa.array(EventPointers.column(table).compacted))
+        if partition.lake is not None:
+            yield from self._keys_of_base(partition, partition.lake, range)
+
+    def _keys_of_base(self, partition: RowChangesPartition, base: BaseRows, range: Range) -> Iterator[pa.Table]:
+        """The keys of rows in the lake, which are older than all events, and pointers to these: to their indexes in a
+        part of their own."""
+        first, names = 0, [flat.name for flat in self._flat_key()]
+        schema = pa.schema([pa.field(name, self._key_type(name)) for name in self._key.columns])
+        for batch in base.batches(schema):
+            older = np.ones(batch.num_rows, np.bool_)
+            pointers = EventPointers.of(len(partition.parts), first, np.arange(batch.num_rows), compacted=older)
+            first += batch.num_rows
+            table = self._base_keys(batch).append_column(POINTER, pa.array(pointers.values))
+            yield table if range == (0.0, 1.0) else within(table, names, range)
+
+    def _rows_of_base(self, base: BaseRows, indexes: Ints) -> Iterator[pa.RecordBatch]:
+        """Some rows in the lake.
+
+        Args:
+            base: all of them.
+            indexes: which ones, ascending.
+        """
+        first = 0
+        for batch in base.batches(self._base_schema(with_keys=True)) if len(indexes) else ():
+            one, other = np.searchsorted(indexes, [first, first + batch.num_rows])
+            if one < other:
+                yield self._of_base(batch.take(pa.array(indexes[one:other] - first)))
+            first += batch.num_rows
 
     def _rows(
-        self, parts: Sequence[SegmentPart], changes: pa.Table, times: dict[int, int], kept: Kept
+        self, partition: RowChangesPartition, changes: pa.Table, times: dict[int, int], kept: Kept
     ) -> Iterator[pa.RecordBatch]:
+        parts = partition.parts
         locations = changes[_LOCATION].to_numpy()
         order = np.argsort(locations, kind="stable")
         locations = locations[order]
@@ -246,7 +290,10 @@ class RowChangesReader(KeyedReader):
         distinct, counts = np.unique(locations, return_counts=True)
         ends = np.cumsum(counts)
         done = 0
-        for batch in self._rows_at(parts, distinct, kept):
+        rows_there: Iterator[Batch] = self._rows_at(parts, distinct, kept)
+        if partition.lake is not None:
+            rows_there = chain(rows_there, self._rows_of_base(partition.lake, offsets_in(len(parts), distinct)))
+        for batch in rows_there:
             here = counts[done : done + batch.num_rows]
             first = int(ends[done] - counts[done])
             some = slice(first, first + int(here.sum()))

@@ -73,7 +73,7 @@ class SeveralStreamsReader(RowsReader):
     def batches(self, partition: InputPartition) -> Iterator[Batch]:
         """The rows of a partition, as `BatchReader.batches` gives them."""
         if isinstance(partition, SlicePartition):
-            yield from self._readers[partition.parts[0].stream].batches(partition)
+            yield from self._readers[partition.stream].batches(partition)
         elif isinstance(partition, LakeSlice):
             yield from slice_batches(partition, self.schema)
         elif isinstance(partition, LakePartition):

@@ -430,12 +430,11 @@ def check_lake(kept: TableProperties) -> None:
         raise ConfigurationError(f'"{given[0]}" goes with "{LAKE}": set both')
     if kept.get(FORMAT, AVRO) not in REGISTERED:
         raise ConfigurationError(f'"{LAKE}" goes with tables of format avro, json or protobuf: leave it out')
-    for name in (LAKE_AFTER, LAKE_KEEP):
-        if PRIMARY_KEY in kept and name in kept:
-            raise ConfigurationError(
-                f'"{name}" goes with tables without a primary key: rows of one with a key go to the lake as of its '
-                "last version, and CALL compact removes events. Leave it out"
-            )
+    if PRIMARY_KEY in kept and LAKE_AFTER in kept:
+        raise ConfigurationError(
+            f'"{LAKE_AFTER}" goes with tables without a primary key: rows of one with a key go to the lake as of its '
+            "last version. Leave it out"
+        )
 
 
 KEY_PROPERTIES = TableProperties.names(KEYS) - {COMPACT_WHEN}

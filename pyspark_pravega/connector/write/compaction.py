@@ -83,6 +83,11 @@ class CompactingJob(WriteJob):
             raise WriteConflictError(
                 f'stream "{stream}" was not compacted: another statement has replaced all its rows meanwhile'
             )
+        if state.lake is not None and state.lake.by_key and state.lake.kept > self._base.version:
+            raise WriteConflictError(
+                f'stream "{stream}" was not compacted: events that were written meanwhile have been removed, as they '
+                f"are in the lake, up to version {state.lake.kept}; run it again"
+            )
         self._before = take_snapshot(client, stream, ledger).cut
         return Replacement(begins=dict(proper_cut(client, stream, self._base.cut)), keeps=True, base=self._first_whole)
 

@@ -1,0 +1,167 @@
+"""The rows of a table with a key as of a version, which lie in the lake, as tasks read them.
+
+Each key is there once, with the segment in which its event was. So a task that reads some segments by key reads the
+rows of these, and of all segments before them that had some of their keys.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.base.fitting import check_fits
+from pyspark_pravega.connector.log import Base
+from pyspark_pravega.connector.table import CORRUPT_EVENTS, TableDefinition
+from pyspark_pravega.connector.wanted import check_wanted
+from pyspark_pravega.errors import DataLossError, UnsupportedOperationError
+from pyspark_pravega.lake import POSITIONS, VERSION, Between, GroupOfRows, Store, groups_in, load_iceberg, read_groups
+from pyspark_pravega.settings import Settings
+from pyspark_pravega.spark.types import StructType
+
+COLUMNS = "pravega.columns"
+"""What a snapshot says that has the table's columns."""
+SEGMENT = POSITIONS[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaseRows:
+    """Rows of some segments; what a task is told of them."""
+
+    stream: Stream
+    base: Base
+    """Of which version they are."""
+    store: Store
+    groups: tuple[GroupOfRows, ...]
+    segments: frozenset[int]
+    """Those whose rows are wanted."""
+    wanted: tuple[Between, ...] = ()
+    """Which values are: row groups that have none are passed over."""
+
+    @property
+    def bytes(self) -> int:
+        """About how many they have."""
+        return sum(group.bytes * len(group.segments & self.segments) // len(group.segments) for group in self.groups)
+
+    def of(self, segments: Collection[int]) -> BaseRows | None:
+        """Those of some segments; None where there are none.
+
+        Args:
+            segments: which ones.
+        """
+        left = self.segments & frozenset(segments)
+        groups = tuple(group for group in self.groups if group.segments & left)
+        return replace(self, segments=left, groups=groups) if groups else None
+
+    def batches(self, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """The rows, always in the same order.
+
+        Args:
+            columns: the wanted ones, as they are wanted; those that a file hasn't are null.
+
+        Raises:
+            DataLossError: a file is gone.
+        """
+        try:
+            yield from self._batches(columns)
+        except FileNotFoundError as error:
+            raise _gone(self.stream, self.base, error) from None
+
+    def _batches(self, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
+        ids = pa.array(sorted(self.segments), pa.int64())
+        for group in self.groups:
+            names = columns.names
+            is_whole = group.segments <= self.segments
+            read = names if is_whole or SEGMENT in names else [*names, SEGMENT]
+            for batch in read_groups(self.store, group, read, self.wanted):
+                check_wanted()
+                some = batch if is_whole else batch.filter(pc.is_in(batch.column(SEGMENT), value_set=ids))
+                if some.num_rows:
+                    arrays = [_column(some, field) for field in columns]
+                    # Without any column a batch has no length.
+                    yield _counted(some.num_rows) if not arrays else pa.RecordBatch.from_arrays(arrays, schema=columns)
+
+
+def base_rows(settings: Settings, stream: Stream, base: Base, wanted: tuple[Between, ...] = ()) -> BaseRows | None:
+    """The rows that lie in the lake; None where there are none.
+
+    Args:
+        settings: say how its files are reached.
+        stream: the table's stream.
+        base: what lies there.
+        wanted: which values are wanted.
+
+    Raises:
+        ConfigurationError: pyiceberg isn't installed.
+        DataLossError: the files are gone: another program, or `clean_lake`, has removed them.
+    """
+    store: Store = load_iceberg().store_of(settings.lake)
+    try:
+        files = load_iceberg().files_of(store, base.metadata, base.snapshot, None, wanted)
+        groups = tuple(group for file in files for group in _groups(store, file.path))
+    except FileNotFoundError as error:
+        raise _gone(stream, base, error) from None
+    segments = frozenset(segment for group in groups for segment in group.segments)
+    if not groups:
+        return None
+    return BaseRows(stream=stream, base=base, store=store, groups=groups, segments=segments, wanted=wanted)
+
+
+def check_base(definition: TableDefinition, base: Base, columns: Sequence[str]) -> StructType:
+    """Refuse to read what the lake doesn't hold.
+
+    Args:
+        definition: what the stream is as a table.
+        base: what lies there.
+        columns: the wanted columns.
+
+    Returns:
+        The table's columns as of that version.
+
+    Raises:
+        UnsupportedOperationError: the lake doesn't hold it.
+        ConfigurationError: pyiceberg isn't installed.
+    """
+    store = load_iceberg().store_of(definition.settings.lake)
+    properties = load_iceberg().snapshot_at(store, base.metadata, base.snapshot).properties
+    known = StructType.fromJson(json.loads(properties[COLUMNS]))
+    check_fits(definition, known)
+    there = {*definition.schema.names, *POSITIONS, *CORRUPT_EVENTS}
+    lacking = [name for name in columns if name not in there]
+    if lacking:
+        raise UnsupportedOperationError(
+            f'column "{lacking[0]}" of rows of stream "{definition.stream}" that are in the lake isn\'t known there: '
+            "read the table without it"
+        )
+    return known
+
+
+@lru_cache(maxsize=4096)
+def _groups(store: Store, path: str) -> tuple[GroupOfRows, ...]:
+    """The row groups of a file, which never change."""
+    return tuple(groups_in(store, path, -1, _LAST))
+
+
+_LAST = 2**62
+
+
+def _gone(stream: Stream, base: Base, error: FileNotFoundError) -> DataLossError:
+    return DataLossError(
+        f'the rows of version {base.version} of stream "{stream}" aren\'t in the lake any more: {error}'
+    )
+
+
+def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
+    index = batch.schema.get_field_index(field.name)
+    array = pa.nulls(batch.num_rows, field.type) if index < 0 else batch.column(index)
+    return array if array.type == field.type else array.cast(field.type)
+
+
+def _counted(rows: int) -> pa.RecordBatch:
+    return pa.record_batch({VERSION: np.zeros(rows, np.int64)})
