@@ -3,6 +3,6 @@ as of a version).
 """
 
 from pyspark_pravega.connector.base.fitting import check_fits
-from pyspark_pravega.connector.base.rows import COLUMNS, BaseRows, base_rows, check_base
+from pyspark_pravega.connector.base.rows import COLUMNS, BaseRows, base_rows, check_base, check_in_lake, lake_store
 
-__all__ = ["COLUMNS", "BaseRows", "base_rows", "check_base", "check_fits"]
+__all__ = ["COLUMNS", "BaseRows", "base_rows", "check_base", "check_fits", "check_in_lake", "lake_store"]

@@ -101,7 +101,7 @@ def base_rows(settings: Settings, stream: Stream, base: Base, wanted: tuple[Betw
         ConfigurationError: pyiceberg isn't installed.
         DataLossError: the files are gone: another program, or `clean_lake`, has removed them.
     """
-    store: Store = load_iceberg().store_of(settings.lake)
+    store = lake_store(settings)
     try:
         files = load_iceberg().files_of(store, base.metadata, base.snapshot, None, wanted)
         groups = tuple(group for file in files for group in _groups(store, file.path))
@@ -113,26 +113,53 @@ def base_rows(settings: Settings, stream: Stream, base: Base, wanted: tuple[Betw
     return BaseRows(stream=stream, base=base, store=store, groups=groups, segments=segments, wanted=wanted)
 
 
+def lake_store(settings: Settings) -> Store:
+    """What reaches the lake's files, here and in tasks.
+
+    Args:
+        settings: whose `lake` says how.
+
+    Raises:
+        ConfigurationError: pyiceberg isn't installed, or they say nothing that means anything.
+    """
+    store: Store = load_iceberg().store_of(settings.lake)
+    return store
+
+
 def check_base(definition: TableDefinition, base: Base, columns: Sequence[str]) -> StructType:
-    """Refuse to read what the lake doesn't hold.
+    """As `check_in_lake`, of the rows of a table with a key.
 
     Args:
         definition: what the stream is as a table.
         base: what lies there.
         columns: the wanted columns.
+    """
+    return check_in_lake(definition, columns, base.metadata, base.snapshot)
+
+
+def check_in_lake(
+    definition: TableDefinition, columns: Sequence[str], metadata: str, snapshot: int, more: Collection[str] = ()
+) -> StructType:
+    """Refuse to read what the lake doesn't hold.
+
+    Args:
+        definition: what the stream is as a table.
+        columns: the wanted columns.
+        metadata: where the metadata lie that show a snapshot.
+        snapshot: its id.
+        more: columns that a read has beside those of the lake.
 
     Returns:
-        The table's columns as of that version.
+        The table's columns as of that snapshot.
 
     Raises:
         UnsupportedOperationError: the lake doesn't hold it.
         ConfigurationError: pyiceberg isn't installed.
     """
-    store = load_iceberg().store_of(definition.settings.lake)
-    properties = load_iceberg().snapshot_at(store, base.metadata, base.snapshot).properties
+    properties = load_iceberg().snapshot_at(lake_store(definition.settings), metadata, snapshot).properties
     known = StructType.fromJson(json.loads(properties[COLUMNS]))
     check_fits(definition, known)
-    there = {*definition.schema.names, *POSITIONS, *CORRUPT_EVENTS}
+    there = {*definition.schema.names, *POSITIONS, *CORRUPT_EVENTS, *more}
     lacking = [name for name in columns if name not in there]
     if lacking:
         raise UnsupportedOperationError(

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyspark_pravega.connector.base import check_base
+from pyspark_pravega.connector.base import check_base, lake_store
 from pyspark_pravega.connector.index import is_ordered, literal
 from pyspark_pravega.connector.lake.slices import (
     TASK_BYTES,
@@ -18,7 +18,6 @@ from pyspark_pravega.connector.lake.slices import (
     LakeSpan,
     check_columns,
     lake_slices,
-    lake_store,
     slice_batches,
 )
 from pyspark_pravega.connector.log import Base, LakePart, Snapshot, Tiered, behind

@@ -5,7 +5,6 @@ A task gets segments with all those that have come in their place, so that a rou
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,15 +14,13 @@ import pyarrow as pa
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.names import segment_epoch
 from pyspark_pravega.client.positions import SegmentRanges
-from pyspark_pravega.connector.base import COLUMNS, check_base, check_fits
+from pyspark_pravega.connector.base import check_base, check_in_lake, lake_store
 from pyspark_pravega.connector.log import Tiered, comes_after
 from pyspark_pravega.connector.read import CHANGE_COLUMNS, INSERT, ROW_MARKER, ChainPartition
-from pyspark_pravega.connector.table import CORRUPT_EVENTS, TableDefinition
+from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.wanted import check_wanted
-from pyspark_pravega.errors import UnsupportedOperationError
 from pyspark_pravega.lake import (
     NO_END,
-    POSITIONS,
     VERSION,
     Between,
     GroupOfRows,
@@ -113,19 +110,6 @@ class LakeSlice(InputPartition):
 
     def __repr__(self) -> str:
         return f"LakeSlice({len(self.files)} files, versions {self.span.after + 1} to {self.span.last})"
-
-
-def lake_store(settings: Settings) -> Store:
-    """What reaches the lake's files, here and in tasks.
-
-    Args:
-        settings: whose `lake` says how.
-
-    Raises:
-        ConfigurationError: pyiceberg isn't installed, or they say nothing that means anything.
-    """
-    store: Store = load_iceberg().store_of(settings.lake)
-    return store
 
 
 def lake_slices(client: Client, stream: Stream, wanted: LakeSpan) -> list[LakeSlice]:
@@ -229,17 +213,7 @@ def check_columns(definition: TableDefinition, columns: Sequence[str], metadata:
         UnsupportedOperationError: the lake doesn't hold it.
         ConfigurationError: pyiceberg isn't installed.
     """
-    properties = load_iceberg().snapshot_at(lake_store(definition.settings), metadata, snapshot).properties
-    known = StructType.fromJson(json.loads(properties[COLUMNS]))
-    check_fits(definition, known)
-    there = {*definition.schema.names, *POSITIONS, *CORRUPT_EVENTS, *CHANGE_COLUMNS.names}
-    lacking = [name for name in columns if name not in there]
-    if lacking:
-        raise UnsupportedOperationError(
-            f'column "{lacking[0]}" of rows of stream "{definition.stream}" that are in the lake isn\'t known there: '
-            "read the table without it"
-        )
-    return known
+    return check_in_lake(definition, columns, metadata, snapshot, CHANGE_COLUMNS.names)
 
 
 def check_slices(

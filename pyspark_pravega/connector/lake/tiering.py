@@ -27,7 +27,7 @@ import pyarrow as pa
 from pyspark_pravega.client import SegmentPart, Stream
 from pyspark_pravega.client.names import segment_epoch
 from pyspark_pravega.clock import now_ms
-from pyspark_pravega.connector.base import COLUMNS, check_fits
+from pyspark_pravega.connector.base import COLUMNS, check_base, check_fits
 from pyspark_pravega.connector.lake.last_rows import last_rows
 from pyspark_pravega.connector.lake.pieces import PiecesReader
 from pyspark_pravega.connector.lake.releasing import release_tiered
@@ -211,11 +211,9 @@ class _Tiering:
         """Whether the last rows of a table with a key have its columns, so that reads could begin with them."""
         if lake.snapshot is None or not lake.by_key:
             return False
-        store = self._iceberg.store_of(self._settings.lake)
-        snapshot = self._iceberg.snapshot_at(store, lake.metadata, lake.snapshot)
         definition = load_definition(self._client, self._settings, self._stream)
         try:
-            check_fits(definition, StructType.fromJson(json.loads(snapshot.properties[COLUMNS])))
+            check_base(definition, lake.base, [])
         except UnsupportedOperationError:
             # The next ones will have them.
             return False

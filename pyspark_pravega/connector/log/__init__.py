@@ -34,7 +34,6 @@ from pyspark_pravega.connector.log.entries import (
     Replacement,
     State,
     Together,
-    offsets_of,
 )
 from pyspark_pravega.connector.log.entry_keys import is_ledger_name
 from pyspark_pravega.connector.log.history import HISTORY, History, Holders
@@ -78,7 +77,7 @@ from pyspark_pravega.connector.log.tail import (
     lies_behind,
     take_tail,
 )
-from pyspark_pravega.connector.log.tiered import Base, Tiered, base_of, tiered_content, tiered_of
+from pyspark_pravega.connector.log.tiered import Base, Tiered, base_of, offsets_of, tiered_content, tiered_of
 
 __all__ = [
     "DECISIONS_TABLE",

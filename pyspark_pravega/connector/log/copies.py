@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 
 from pyspark_pravega.client.key_value import NOT_EXISTS
 from pyspark_pravega.clock import now_ms
-from pyspark_pravega.connector.log.entries import offsets_of
 from pyspark_pravega.connector.log.entry_keys import FIRST_COPY, FIRST_QUERY, copy_key, redelivery_key
 from pyspark_pravega.connector.log.json_table import Content, Document, JsonTable
+from pyspark_pravega.connector.log.tiered import offsets_of
 
 
 @dataclass(frozen=True, kw_only=True)

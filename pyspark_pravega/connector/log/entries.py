@@ -12,7 +12,7 @@ from pyspark_pravega.client.key_value import NOT_EXISTS
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.entry_keys import query_key
 from pyspark_pravega.connector.log.json_table import Change, Content, Document
-from pyspark_pravega.connector.log.tiered import Base, Tiered, tiered_content, tiered_of
+from pyspark_pravega.connector.log.tiered import Base, Tiered, offsets_of, tiered_content, tiered_of
 
 OTHERS = "others"
 """In place of a job: of a version that notes what others have written."""
@@ -388,11 +388,6 @@ def state_content(state: State) -> Content:
     if state.lake is not None:
         content["lake"] = tiered_content(state.lake)
     return content
-
-
-def offsets_of(content: Mapping[str, int]) -> dict[int, int]:
-    """Segment id to offset, from JSON."""
-    return {int(segment_id): offset for segment_id, offset in content.items()}
 
 
 def _tiered(content: Content | None) -> Tiered | None:

@@ -10,8 +10,9 @@ there (`Era.lake`). Those before the first of them are gone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.positions import CutOrder, compare_cuts, proper_cut
@@ -26,6 +27,8 @@ from pyspark_pravega.connector.read.versions import (
     truncated,
 )
 from pyspark_pravega.errors import InvalidStreamCutError, SegmentTruncatedError
+
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,12 +123,16 @@ def rows_at(client: Client, stream: Stream, moment: Moment) -> Snapshot:
         SegmentTruncatedError: some of them are gone.
     """
     ledger = open_ledger(client, stream)
+    return _of_eras(ledger, lambda eras_then: _rows_at(client, eras_then, stream, moment))
+
+
+def _of_eras(ledger: Ledger | None, tell: Callable[[Iterator[Era]], Answer]) -> Answer:
+    """What eras tell; again where something was released meanwhile, which is gone from the stream, and in the lake."""
     while True:
         state = State() if ledger is None else ledger.state()
         try:
-            return _rows_at(client, _eras_at(ledger, state), stream, moment)
+            return tell(_eras_at(ledger, state))
         except SegmentTruncatedError:
-            # What is released meanwhile is gone from the stream, and in the lake.
             if ledger is None or ledger.state().lake == state.lake:
                 raise
 
@@ -219,14 +226,7 @@ def events_of_changes(client: Client, ledger: Ledger, first: int, last: int) -> 
         VersionNotFoundError: a version isn't known any more.
     """
     end = Moment(offsets=commit_of(ledger, ledger.stream, last).cut, name=f"version {last}", version=last)
-    while True:
-        state = ledger.state()
-        try:
-            return _events_of_changes(client, ledger.stream, _eras_at(ledger, state), first, end)
-        except SegmentTruncatedError:
-            # As in `rows_at`.
-            if ledger.state().lake == state.lake:
-                raise
+    return _of_eras(ledger, lambda eras_then: _events_of_changes(client, ledger.stream, eras_then, first, end))
 
 
 def _events_of_changes(

@@ -76,7 +76,7 @@ def tiered_of(content: Mapping[str, Any]) -> Tiered:
     Args:
         content: as of `tiered_content`.
     """
-    cuts = {name: _offsets_of(content.get(name, {})) for name in ("cut", "kept_cut")}
+    cuts = {name: offsets_of(content.get(name, {})) for name in ("cut", "kept_cut")}
     bases = {name: base_of(content.get(name)) for name in ("kept_base", "next_base")}
     return Tiered(**{**content, **cuts, **bases})
 
@@ -87,8 +87,9 @@ def base_of(content: Mapping[str, Any] | None) -> Base | None:
     Args:
         content: their attributes; None for none.
     """
-    return None if not content else Base(**{**content, "cut": _offsets_of(content["cut"])})
+    return None if not content else Base(**{**content, "cut": offsets_of(content["cut"])})
 
 
-def _offsets_of(content: Mapping[str, int]) -> dict[int, int]:
+def offsets_of(content: Mapping[str, int]) -> dict[int, int]:
+    """Segment id to offset, from JSON."""
     return {int(segment_id): offset for segment_id, offset in content.items()}
