@@ -491,7 +491,7 @@ def check_writes(schema: StructType, kept: dict[str, str]) -> None:
                 "out"
             )
         kept[INDEX_COLUMNS] = listed(indexed_names(schema, properties.index_columns))
-    check_lake(properties)
+    kept.update(check_lake(schema, properties))
     if properties.truncates_later and properties.writer_mode != EXACTLY_ONCE:
         raise ConfigurationError(
             f'"{TRUNCATE_LATER}" needs the writer mode {EXACTLY_ONCE}: writes of mode {properties.writer_mode} have no '

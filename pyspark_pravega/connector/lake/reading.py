@@ -287,7 +287,8 @@ def _wanted(columns: StructType, predicates: Predicates) -> tuple[Between, ...]:
             continue
         match predicate.comparison:
             case "=" | "<=>" | "IN":
-                wanted.append(Between(column=predicate.column, least=min(values), most=max(values)))
+                among = tuple(dict.fromkeys(values))
+                wanted.append(Between(column=predicate.column, least=min(values), most=max(values), among=among))
             case "<" | "<=":
                 wanted.append(Between(column=predicate.column, most=values[0]))
             case ">" | ">=" if not isinstance(values[0], float):
