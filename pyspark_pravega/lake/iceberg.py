@@ -42,7 +42,7 @@ from pyspark_pravega.lake.configuration import URI, LakeConfiguration
 from pyspark_pravega.lake.files import Between, LakeFile, LakeSnapshot
 from pyspark_pravega.lake.laid_out import Key
 from pyspark_pravega.lake.layout import Layout
-from pyspark_pravega.lake.specs import data_file, is_laid_out, lay_out, partition_values
+from pyspark_pravega.lake.specs import data_file, has_its_columns, is_laid_out, lay_out, partition_values
 from pyspark_pravega.lake.stores import PREFIX, Store, StoredFile, is_remote, place_of, uri_of
 
 _NAME = "pravega"
@@ -156,6 +156,8 @@ class Change:
         self._transaction = table.transaction()
         outdated = _outdated(table.schema(), columns) if replaces else set()
         if outdated:
+            # Partitions of a column that is no more would stand in the way.
+            lay_out(self._transaction, _PLAIN)
             # A column of another type is another one, with an id of its own: old snapshots keep theirs.
             with self._transaction.update_schema(allow_incompatible_changes=True) as update:
                 for name in sorted(outdated):
@@ -197,8 +199,14 @@ class Change:
         before = self._table.current_snapshot()
         with update.overwrite() if self._replaces and before is not None else update.fast_append() as snapshot:
             if self._replaces and before is not None:
-                for task in self._table.scan(snapshot_id=before.snapshot_id).plan_files():
-                    snapshot.delete_data_file(task.file)
+                old = [task.file for task in self._table.scan(snapshot_id=before.snapshot_id).plan_files()]
+                if not all(has_its_columns(metadata, file) for file in old):
+                    # pyiceberg can't write of which partition a file was whose columns are no more. It needn't: no
+                    # file stays.
+                    snapshot.delete_by_predicate(AlwaysTrue())
+                    vars(snapshot)["_deleted_entries"] = list
+                for file in old:
+                    snapshot.delete_data_file(file)
             for file in files:
                 snapshot.append_data_file(file)
         try:
@@ -325,16 +333,20 @@ def _condition(schema: Schema, last: int | None, wanted: Sequence[Between]) -> B
         kind = schema.find_type(one.column)
         if one.among and not isinstance(kind, FloatType | DoubleType):
             # Partitions by a hash tell of no bounds.
-            texts = [value.decode() if isinstance(kind, StringType) else value for value in one.among]
-            condition = And(condition, _IN(one.column, texts))
+            condition = And(condition, _IN(one.column, [_literal(kind, value) for value in one.among]))
         if isinstance(kind, BooleanType):
             # Iceberg compares them for equality only.
             continue
         for compared, value in ((_AT_LEAST, one.least), (_AT_MOST, one.most)):
             if value is not None:
-                text = value.decode() if isinstance(kind, StringType) else value
-                condition = And(condition, compared(one.column, text))
+                condition = And(condition, compared(one.column, _literal(kind, value)))
     return condition
+
+
+def _literal(kind: IcebergType, value: Any) -> Any:
+    if isinstance(kind, StringType):
+        return value.decode()
+    return bool(value) if isinstance(kind, BooleanType) else value
 
 
 def _catalog(configuration: LakeConfiguration, store: Store) -> Catalog:

@@ -113,6 +113,17 @@ def data_file(io: FileIO, metadata: TableMetadata, path: str, key: Key) -> DataF
     return file
 
 
+def has_its_columns(metadata: TableMetadata, file: DataFile) -> bool:
+    """Whether a table still has the columns by which a file was laid out.
+
+    Args:
+        metadata: the table's.
+        file: the file.
+    """
+    known = metadata.schema().field_ids
+    return all(field.source_id in known for field in metadata.specs()[file.spec_id].fields)
+
+
 def is_laid_out(metadata: TableMetadata, file: DataFile) -> bool:
     """Whether rows of a file don't stand in the order of their events.
 
