@@ -415,7 +415,8 @@ def _apply_transforms(transforms: Sequence[Transform], kept: dict[str, str]) -> 
         if not isinstance(transform, Bucket):
             raise UnsupportedOperationError(
                 "a stream isn't partitioned by values: instead of PARTITIONED BY use CLUSTERED BY (column) INTO n "
-                "BUCKETS or CLUSTER BY (column), which make the column the routing key"
+                "BUCKETS or CLUSTER BY (column), which make the column the routing key; files of its lake are, by "
+                '"lake-partitioned-by"'
             )
         columns = transform.columns
         if len(columns) != 1:

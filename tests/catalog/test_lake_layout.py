@@ -146,7 +146,7 @@ def partition(term: str, value: Any) -> Any:
     if transform == "truncate":
         if isinstance(value, Decimal):
             number = unscaled(value)
-            return Decimal(number - number % width).scaleb(value.as_tuple().exponent, Context(prec=40))
+            return Decimal(number - number % width).scaleb(int(value.as_tuple().exponent), Context(prec=40))
         return value - value % width if isinstance(value, int) else value[:width]
     months = 12 * (value.year - 1970) + value.month - 1
     since = internal(value) if type(value) is dt.date else internal(value) // 86_400_000_000
@@ -220,7 +220,7 @@ def test_each_file_is_of_one_partition_and_sorted_and_others_are_passed_over(
         paths |= {file.file_path for file in new}
         partitions = []
         for file in new:
-            rows = pq.read_table(file.file_path.removeprefix("file://"), partitioning=None).to_pylist()
+            rows = pq.read_table(file.file_path.removeprefix("file://")).to_pylist()
             fields = there.metadata.specs()[file.spec_id].fields
             assert len(fields) == len(some)
             for row in rows:
@@ -320,7 +320,7 @@ BAD = {
 def test_layouts_that_cant_be_are_refused(catalog: Catalog, scope: str, tmp_path: Path) -> None:
     """In CREATE TABLE and ALTER TABLE; and in a call of `tier`, where another program has changed the columns."""
     table = Table(catalog, scope, tmp_path)
-    fields = [("d", t.DoubleType()), ("at", t.TimestampType())]
+    fields: list[tuple[str, t.DataType]] = [("d", t.DoubleType()), ("at", t.TimestampType())]
     fields.append(("r", t.StructType([t.StructField("x", t.IntegerType())])))
     for name, kind in fields:
         table.alter(AddColumn(column=(name,), type=kind))
