@@ -19,7 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.sorting import NullOrder
-from pyiceberg.transforms import IdentityTransform, TimeTransform, Transform, parse_transform
+from pyiceberg.transforms import BucketTransform, IdentityTransform, TimeTransform, Transform, parse_transform
 from pyiceberg.typedef import Record
 
 from pyspark_pravega.errors import UnsupportedOperationError
@@ -28,6 +28,7 @@ from pyspark_pravega.lake.layout import BUCKET, IDENTITY, TRUNCATE, Layout, Part
 
 _UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h"}
 """Numpy's, of times since 1970."""
+_POSITIVE = (1 << 31) - 1
 
 
 def lay_out(transaction: Transaction, layout: Layout) -> None:
@@ -160,15 +161,14 @@ def _values(transform: Transform[Any, Any], schema: Schema, column: int) -> Call
     if isinstance(transform, TimeTransform):
         unit = _UNITS[str(transform)]
         return lambda array: _times(array, unit)
+    if isinstance(transform, BucketTransform):
+        hashed, buckets = transform.transform(field.field_type, bucket=False), transform.num_buckets
+        return lambda array: _by_distinct(_numbers(array), lambda some: _buckets(some, hashed, buckets))
     of_one = transform.transform(field.field_type)
 
     def values(array: pa.Array) -> pa.Array:
-        # As pyiceberg's own way for Arrow needs a package more.
-        encoded = _numbers(array).dictionary_encode()
-        kind = encoded.dictionary.type if str(transform).startswith(TRUNCATE) else pa.int32()
-        some = [of_one(value) for value in encoded.dictionary.to_pylist()]
         try:
-            return pa.array(some, kind).take(encoded.indices)
+            return _by_distinct(array, lambda some: pa.array(map(of_one, some.to_pylist()), some.type))
         except (OverflowError, pa.ArrowInvalid) as error:
             raise UnsupportedOperationError(
                 f'column "{field.name}" has a value for which its type has no {transform}: take another partition '
@@ -176,6 +176,17 @@ def _values(transform: Transform[Any, Any], schema: Schema, column: int) -> Call
             ) from None
 
     return values
+
+
+def _by_distinct(array: pa.Array, values: Callable[[pa.Array], pa.Array]) -> pa.Array:
+    """What a transform makes of values, of each once: pyiceberg's own way for Arrow needs a package more."""
+    encoded = array.dictionary_encode()
+    return values(encoded.dictionary).take(encoded.indices)
+
+
+def _buckets(some: pa.Array, hashed: Callable[[Any], int | None], number: int) -> pa.Array:
+    hashes = np.fromiter(map(hashed, some.to_pylist()), np.int64, len(some))
+    return pa.array((hashes & _POSITIVE) % number, pa.int32())
 
 
 def _numbers(array: pa.Array) -> pa.Array:

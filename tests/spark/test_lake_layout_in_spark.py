@@ -83,7 +83,7 @@ def test_queries_pass_other_partitions_over(
     assert 0 < planned("at >= TIMESTAMP'2026-02-05' AND customer IN ('c3', 'c4')") < all_bytes / 8
     files = len(list(there.scan().plan_files()))
     late = there.scan(row_filter="at >= '2026-02-05T00:00:00+00:00'")
-    assert 0 < len(list(late.plan_files())) < files / 4
+    assert 0 < len(list(late.plan_files())) <= files / 4
     changes = ["SELECT * FROM {t} CHANGES FROM VERSION 2"] if key is None else []
     queries = (
         "SELECT * FROM {t}",
@@ -118,8 +118,8 @@ def test_queries_pass_other_partitions_over(
     if key is None:
         read: list[int] = []
         stream = spark.readStream.table(t).writeStream.trigger(availableNow=True)
-        query = stream.foreachBatch(lambda batch, _: read.extend(row.id for row in batch.collect()))
-        query.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+        stream = stream.foreachBatch(lambda batch, _: read.extend(row.id for row in batch.collect()))
+        stream.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
         assert sorted(read) == sorted(row.id for row in spark.sql(f"SELECT id FROM {plain}").collect())
     with pytest.raises(PySparkException, match=r'"days\(customer\)" can.t partition rows'):
         spark.sql(f"ALTER TABLE {t} SET TBLPROPERTIES ('lake-partitioned-by' = 'days(customer)')")
