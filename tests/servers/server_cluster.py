@@ -5,9 +5,11 @@ What it has stored is on disk, in a folder that the test gives.
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Collection, Iterator
@@ -28,6 +30,9 @@ SILENT_S = 60.0
 liveness probe has it."""
 _NO_JOURNAL = b"Recovery log"
 """Stands in a bookie's log that can't start: `Recovery log 1796076407541 is missing`."""
+_DISK_BYTES = 1 << 30
+_OTHERS = "of-others"
+"""A file that fills a disk."""
 _REBALANCE_S = 10
 """Pravega's own default: docs/production.md says how long fail-over takes with it."""
 
@@ -64,6 +69,7 @@ class ServerCluster:
         self.controller_uri = self._cluster.controller_uri
         self.settings = Settings.resolve({}, environ=self._cluster.environment())
         self._silent_since: dict[str, float] = {}
+        self._disks = [disk for name in self.bookies if (disk := _small_disk(folder / DATA / name))]
 
     def __enter__(self) -> Self:
         return self
@@ -93,12 +99,20 @@ class ServerCluster:
         self._cluster.thaw(*self._whole(names))
 
     def fill_disk(self, name: str) -> None:
-        """Let a server write no byte more, as on a full disk: its process may make no file longer."""
-        self._limit_files(name, 0)
+        """Let a bookie's disk be full. Where it has none of its own, its process may make no file longer."""
+        folder = self.folder / DATA / name
+        if folder not in self._disks:
+            self._limit_files(name, 0)
+            return
+        usage = os.statvfs(folder)
+        with (folder / _OTHERS).open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, usage.f_bavail * usage.f_frsize)
 
     def make_room(self, name: str) -> None:
-        """Let a server write again that still runs."""
-        if self.servers[name].runs:
+        """Let a bookie write again."""
+        folder = self.folder / DATA / name
+        (folder / _OTHERS).unlink(missing_ok=True)
+        if folder not in self._disks and self.servers[name].runs:
             self._limit_files(name, resource.RLIM_INFINITY)
 
     def rest(self, seconds: float, *, but: Collection[str] = ()) -> None:
@@ -133,6 +147,8 @@ class ServerCluster:
     def wipe(self) -> None:
         """End all, and remove what they have stored."""
         self._cluster.stop()
+        for disk in self._disks:
+            subprocess.run(["umount", disk], check=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def log(self, name: str) -> Path:
@@ -203,6 +219,13 @@ class ServerCluster:
 
     def _of(self, kind: str) -> list[str]:
         return [name for name in self.servers if name.startswith(f"{kind}-")]
+
+
+def _small_disk(folder: Path) -> Path | None:
+    """Give a folder a disk of its own, which only root can; None: it has none."""
+    folder.mkdir(exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "tmpfs", str(folder)]
+    return folder if os.geteuid() == 0 and subprocess.run(mount, capture_output=True).returncode == 0 else None
 
 
 def _short(name: str) -> str:
