@@ -12,6 +12,7 @@ import test_lake_in_spark
 from pyiceberg.catalog import load_catalog
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
+from since import is_missing
 
 from pyspark_pravega.sandbox import Sandbox
 
@@ -84,7 +85,8 @@ def test_queries_pass_other_partitions_over(
     files = len(list(there.scan().plan_files()))
     late = there.scan(row_filter="at >= '2026-02-05T00:00:00+00:00'")
     assert 0 < len(list(late.plan_files())) <= files / 4
-    changes = ["SELECT * FROM {t} CHANGES FROM VERSION 2"] if key is None else []
+    of_changes = "SELECT * EXCEPT (_commit_timestamp) FROM {t} CHANGES FROM VERSION 2"
+    changes = [of_changes] if key is None and not is_missing("4.2") else []
     queries = (
         "SELECT * FROM {t}",
         "SELECT id FROM {t} WHERE at BETWEEN TIMESTAMP'2026-01-31 03:00:00' AND TIMESTAMP'2026-02-03 01:00:00'",
