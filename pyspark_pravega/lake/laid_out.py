@@ -138,12 +138,13 @@ class LaidOutWriter:
 
     def _write_sorted(self, batches: Iterator[pa.RecordBatch]) -> None:
         held: list[pa.RecordBatch] = []
-        most = min(self._files.size, _SORTED_BYTES)
+        size, most = 0, min(self._files.size, _SORTED_BYTES)
         for batch in batches:
             held.append(batch)
-            if sum(one.nbytes for one in held) >= most:
+            size += batch.nbytes
+            if size >= most:
                 self._write_file(held)
-                held = []
+                held, size = [], 0
         if held:
             self._write_file(held)
 

@@ -319,7 +319,7 @@ def _slice(
             numbers.setdefault(group.path, []).append(group.number)
     span = Span(after=wanted.after, last=wanted.last, segments=dict(bounds))
     files = [(path, tuple(some)) for path, some in numbers.items()]
-    return LakeSlice(store, stream, files, span, wanted, size, laid_out & numbers.keys())
+    return LakeSlice(store, stream, files, span, wanted, size, laid_out.intersection(numbers))
 
 
 def _files(store: Store, wanted: LakeSpan) -> list[LakeFile]:
