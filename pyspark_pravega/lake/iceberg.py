@@ -164,8 +164,14 @@ class Change:
                     update.delete_column(name)
         known = {field.name for field in table.schema().fields if field.name not in outdated}
         if any(name not in known for name in columns.names):
-            with self._transaction.update_schema() as update:
-                update.union_by_name(columns)
+            try:
+                with self._transaction.update_schema() as update:
+                    update.union_by_name(columns)
+            except ValueError as error:
+                name = ".".join(table.name())
+                raise UnsupportedOperationError(
+                    f'the columns can\'t go to the Iceberg table "{name}": {error}; give the new one another name'
+                ) from None
         lay_out(self._transaction, layout)
         self.partitioned_by = partition_values(self._transaction.table_metadata)
         """What rows of a file have in common."""

@@ -24,7 +24,7 @@ from pyiceberg.typedef import Record
 
 from pyspark_pravega.errors import UnsupportedOperationError
 from pyspark_pravega.lake.laid_out import Key, PartitionValue
-from pyspark_pravega.lake.layout import BUCKET, IDENTITY, TRUNCATE, Layout, PartitionedBy
+from pyspark_pravega.lake.layout import Layout, PartitionedBy
 
 _UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h"}
 """Numpy's, of times since 1970."""
@@ -48,6 +48,8 @@ def lay_out(transaction: Transaction, layout: Layout) -> None:
         with transaction.update_spec() as update:
             for field in spec.fields:
                 update.remove_field(field.name)
+        # Anew, so that their order is that of the property.
+        with transaction.update_spec() as update:
             for one, (_, transform, name) in zip(layout.partitions, wanted, strict=True):
                 update.add_field(one.column, transform, name)
     order = [
@@ -142,15 +144,11 @@ def _transform(one: PartitionedBy) -> Transform[Any, Any]:
 
 
 def _name(one: PartitionedBy, schema: Schema) -> str:
-    """As Iceberg calls it, unless a column is called so."""
-    name = {
-        IDENTITY: one.column,
-        BUCKET: f"{one.column}_bucket_{one.number}",
-        TRUNCATE: f"{one.column}_trunc_{one.number}",
-    }.get(one.transform, f"{one.column}_{one.transform.removesuffix('s')}")
-    columns = {field.name for field in schema.fields} - {one.column}
-    while name in columns or (name == one.column and one.transform != IDENTITY):
-        name += "_partition"
+    """What Iceberg is to call it. No column may ever be called so, nor one that comes in place of another."""
+    transform = one.transform.removesuffix("s")
+    name = "_".join([one.column, transform, *([str(one.number)] if one.number else []), "partition"])
+    while name in schema.column_names:
+        name += "_"
     return name
 
 

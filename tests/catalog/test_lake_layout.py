@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import mmh3
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import test_lake
@@ -31,7 +32,9 @@ from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.ddl import AddColumn, DeleteColumn, RemoveProperty
 from pyspark_pravega.connector.lake import iceberg_name
 from pyspark_pravega.connector.log import create_ledger
+from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.predicates import Predicate
+from pyspark_pravega.connector.write import WriteJob, WritePlan
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.lake import Between, LakeFile, iceberg, laid_out, spans
 
@@ -366,3 +369,29 @@ def test_more_partitions_than_files_should_be_are_refused(
     table.insert(10)
     assert table.tier()[:3] == [2, 10, 1]
     table.check()
+
+
+def test_columns_that_are_called_as_partitions_may_come(catalog: Catalog, scope: str, tmp_path: Path) -> None:
+    """Later, or in place of others with another type."""
+    given = {"lake-partitioned-by": "name, bucket(2, id)", "lake-sorted-by": "name"}
+    table = Table(catalog, scope, tmp_path, **given)
+    table.insert(6)
+    table.tier()
+    for name in ("id_bucket_2", "name_identity"):
+        table.alter(AddColumn(column=(name,), type=t.LongType()))
+        table.columns.append(name)
+    table.insert(6)
+    table.tier()
+    table.check()
+    schema = t.StructType([t.StructField("id", t.LongType(), False), t.StructField("name", t.LongType())])
+    where = [scope], table.stream.name
+    _, staged = table.catalog.replacing.stage(*where, schema, [], {**table.properties}, create=True, replace=True)
+    table.catalog.replacing.commit(staged, written=False)
+    definition = table.catalog.definition(table.stream, age_s=0)
+    job = WriteJob(WritePlan.of(definition, WriteOptions()))
+    batch = pa.record_batch({"id": pa.array([1, 2], pa.int64()), "name": pa.array([10, None], pa.int64())})
+    job.commit_job([job.write_task(iter([batch]))])
+    assert table.tier()[1:3] == [2, 2]
+    rows = of_iceberg(table).scan(selected_fields=("id", "name")).to_arrow().to_pylist()
+    assert sorted((row["id"], row["name"]) for row in rows) == [(1, 10), (2, None)]
+    assert sorted(table.unsorted(None, "id", "name")) == [(1, 10), (2, None)]
