@@ -84,4 +84,5 @@ def _check(name: str, kind: DataType, *, within: bool = False) -> None:
                 raise UnsupportedTypeError(
                     f'column "{name}" can\'t go to the lake: Iceberg has no type for {kind.simpleString()}'
                     + (" within another one" if known in _SMALL else "")
+                    + ": leave it out, or the property lake"
                 )

@@ -234,6 +234,8 @@ def find_table(configuration: LakeConfiguration, name: tuple[str, str]) -> Icebe
         name: its namespace and its own.
     """
     store = store_of(tuple(configuration.properties.items()))
+    if not configuration.is_there:
+        return None
     try:
         with store.asking(configuration.warehouse):
             return IcebergTable(_catalog(configuration, store).load_table(name), store)

@@ -149,7 +149,7 @@ class Store:
         import pyarrow.parquet as pq
 
         if not is_remote(path):
-            with pq.ParquetFile(path, memory_map=True) as file:
+            with self.asking(path), pq.ParquetFile(path, memory_map=True) as file:
                 yield file
             return
         with (
@@ -219,7 +219,7 @@ class Store:
 
     @contextmanager
     def asking(self, place: str) -> Iterator[None]:
-        """Say what is wrong in words of the lake's, where a bucket is asked.
+        """Say what is wrong in words of the lake's: of a folder that a file isn't there, of a bucket all.
 
         Args:
             place: what it is asked for.
@@ -233,9 +233,15 @@ class Store:
         try:
             yield
         except OSError as error:
-            if not is_remote(place):
+            if is_remote(place):
+                plain = self._plainly(place, error)
+            elif isinstance(error, FileNotFoundError):
+                plain = NotFoundError(
+                    f"{error.filename or place} isn't there: bring the lake's files back, or set {PREFIX}{WAREHOUSE} "
+                    "to the folder where they are"
+                )
+            else:
                 raise
-            plain = self._plainly(place, error)
         else:
             return
         raise plain

@@ -73,7 +73,7 @@ from pyspark_pravega.errors import (
     UnsupportedOperationError,
     UnsupportedTypeError,
 )
-from pyspark_pravega.lake import PARTITIONED_BY, SORTED_BY
+from pyspark_pravega.lake import PARTITIONED_BY, SORTED_BY, lake_schema
 from pyspark_pravega.serde.formats import FORMATS, RAW, REGISTERED, STRING, SYNONYMS, Schema, registered_schema
 from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.values import names_of
@@ -340,6 +340,8 @@ class Altering:
             after = {**without(before, gone), **new}
             not_read = {*unread, *TableProperties(after).not_parsed()}
             check_writes(schema, given_properties(without(after, not_read)))
+            if LAKE in new:
+                lake_schema(schema)
             return after
 
         if (gone | new.keys()) & KEY_PROPERTIES:

@@ -25,6 +25,7 @@ from pyspark_pravega.catalog.statements.tables import Tables, schema_info, typed
 from pyspark_pravega.catalog.stream_properties import shown, stream_configuration
 from pyspark_pravega.client import Stream
 from pyspark_pravega.clock import now_ms
+from pyspark_pravega.connector.lake import check_new
 from pyspark_pravega.connector.log import GRACE_S, Ledger, State, create_ledger, open_ledger
 from pyspark_pravega.connector.option_names import SCHEMA_TYPE
 from pyspark_pravega.connector.table import (
@@ -145,6 +146,7 @@ class Replacing:
         if not replace:
             raise StreamExistsError(f'stream "{stream}" exists already')
         request = check_request(schema, transforms, properties, checks, self._base.settings.allows_format)
+        check_new(schema, request.configuration, request.properties)
         # Before the lock, which finishing takes, too.
         self.finish_left(self._base.definition(stream, age_s=PLANNED_S))
         ledger = create_ledger(self._base.client, stream)

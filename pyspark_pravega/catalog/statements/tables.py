@@ -16,6 +16,7 @@ from pyspark_pravega.catalog.properties import TableRequest, check_request
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.client.reader_groups import ReaderGroup
+from pyspark_pravega.connector.lake import check_new
 from pyspark_pravega.connector.log import (
     Closing,
     Ledger,
@@ -97,6 +98,7 @@ class Tables:
         """
         stream = stream_of(namespace, table)
         request = check_request(schema, transforms, properties, checks, self._base.settings.allows_format)
+        check_new(schema, request.configuration, request.properties)
         registry = formed = None
         custom = request.format not in FORMATS
         if request.format in REGISTERED or custom:

@@ -20,7 +20,7 @@ from pyspark_pravega.connector.base.fitting import check_fits
 from pyspark_pravega.connector.log import Base
 from pyspark_pravega.connector.table import CORRUPT_EVENTS, TableDefinition
 from pyspark_pravega.connector.wanted import check_wanted
-from pyspark_pravega.errors import DataLossError, UnsupportedOperationError
+from pyspark_pravega.errors import DataLossError, NotFoundError, UnsupportedOperationError
 from pyspark_pravega.lake import POSITIONS, VERSION, Between, GroupOfRows, Store, groups_in, load_iceberg, read_groups
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.spark.types import StructType
@@ -70,7 +70,7 @@ class BaseRows:
         """
         try:
             yield from self._batches(columns)
-        except FileNotFoundError as error:
+        except NotFoundError as error:
             raise _gone(self.stream, self.base, error) from None
 
     def _batches(self, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -105,7 +105,7 @@ def base_rows(settings: Settings, stream: Stream, base: Base, wanted: tuple[Betw
     try:
         files = load_iceberg().files_of(store, base.metadata, base.snapshot, None, wanted)
         groups = tuple(group for file in files for group in _groups(store, file.path))
-    except FileNotFoundError as error:
+    except NotFoundError as error:
         raise _gone(stream, base, error) from None
     segments = frozenset(segment for group in groups for segment in group.segments)
     if not groups:
@@ -178,9 +178,10 @@ def _groups(store: Store, path: str) -> tuple[GroupOfRows, ...]:
 _LAST = 2**62
 
 
-def _gone(stream: Stream, base: Base, error: FileNotFoundError) -> DataLossError:
+def _gone(stream: Stream, base: Base, error: NotFoundError) -> DataLossError:
     return DataLossError(
-        f'the rows of version {base.version} of stream "{stream}" aren\'t in the lake any more: {error}'
+        f'the rows of version {base.version} of stream "{stream}" aren\'t in the lake any more: {error}. Run '
+        "the query again if CALL clean_lake has removed them meanwhile"
     )
 
 

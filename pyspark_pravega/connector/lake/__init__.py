@@ -20,7 +20,7 @@ from pyspark_pravega.connector.lake.reading import (
     lake_rows,
     wanted_of_base,
 )
-from pyspark_pravega.connector.lake.rules import check_added, check_kept, check_unlaked
+from pyspark_pravega.connector.lake.rules import check_added, check_kept, check_new, check_unlaked
 from pyspark_pravega.connector.lake.slices import (
     LakeSlice,
     LakeSpan,
@@ -44,6 +44,7 @@ __all__ = [
     "behind_lake",
     "check_added",
     "check_kept",
+    "check_new",
     "check_slices",
     "check_unlaked",
     "clean_lake",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pyarrow as pa
 
-from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.client import StreamConfiguration
+from pyspark_pravega.connector.table import LAKE, TableDefinition
 from pyspark_pravega.errors import UnsupportedOperationError
 from pyspark_pravega.lake import PARTITIONED_BY, SORTED_BY, Layout, lake_schema, of_columns
 from pyspark_pravega.serde.formats import REGISTERED
@@ -37,6 +40,28 @@ def check_kept(definition: TableDefinition) -> pa.Schema:
     if why:
         raise UnsupportedOperationError(f'stream "{definition.stream}" can\'t go to the lake: {why}')
     return lake_schema(definition.schema)
+
+
+def check_new(columns: StructType, configuration: StreamConfiguration, properties: Mapping[str, str]) -> None:
+    """Refuse a new table whose rows couldn't go to the lake that it is to have.
+
+    Args:
+        columns: the table's.
+        configuration: the stream's.
+        properties: what is kept with the table.
+
+    Raises:
+        UnsupportedOperationError: it is such a table.
+        UnsupportedTypeError: a column has a type that Iceberg hasn't.
+    """
+    if LAKE not in properties:
+        return
+    lake_schema(columns)
+    if configuration.retention is not None:
+        raise UnsupportedOperationError(
+            'a table with a lake can\'t have "retention", which may remove events before they are there: set '
+            "lake-keep-in-stream instead"
+        )
 
 
 def layout_of(definition: TableDefinition) -> Layout:

@@ -157,7 +157,10 @@ def clean_lake(
     lake = None if ledger is None else ledger.state().lake
     table = None if lake is None else load_iceberg().find_table(configuration, iceberg_name(stream))
     if lake is None or table is None or table.properties.get(ID) != lake.id:
-        raise UnsupportedOperationError(f'stream "{stream}" has no Iceberg table in this lake')
+        raise UnsupportedOperationError(
+            f'stream "{stream}" has no Iceberg table in this lake: CALL tier makes it; if it did, set the catalog\'s '
+            "lake.* to where it is"
+        )
     needed = [base for base in (lake.kept_base, lake.next_base) if base is not None]
     if lake.by_key and table.snapshot is not None and table.snapshot.id == lake.snapshot:
         # What no call has noted yet needs the one before. Reads need some besides the last one.
@@ -253,7 +256,8 @@ class _Tiering:
         if table.properties.get(ID) != lake.id:
             raise UnsupportedOperationError(
                 f'Iceberg table "{table.name}" is there already, and isn\'t that of stream "{self._stream}" as it is '
-                "now: drop it, or rename it"
+                f'now. Drop it, with pyiceberg: load_catalog("pravega", ...).drop_table({iceberg_name(self._stream)}), '
+                "or rename it"
             )
         snapshot = table.snapshot
         if (None if snapshot is None else snapshot.id) != lake.snapshot:

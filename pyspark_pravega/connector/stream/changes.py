@@ -248,7 +248,8 @@ class ChangesSource:
         except (VersionNotFoundError, SegmentTruncatedError) as error:
             raise DataLossError(
                 f"{error}. The query has read the versions up to {begin}. Set failOnDataLoss to false to go on without "
-                "what is gone; longer retention, or the option subscriber with consumption-based retention, prevents it"
+                "what is gone. The option subscriber prevents it (with a retention, one by consumption), or a longer "
+                "retention or lake-keep-in-stream"
             ) from None
         return added.partitions()
 

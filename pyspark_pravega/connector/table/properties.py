@@ -109,6 +109,13 @@ def _milliseconds(name: str, text: str) -> int:
     return round(values.duration(name, text) * 1000)
 
 
+def _with_unit(name: str, text: str) -> int:
+    # Events are removed after it: a number alone, taken for milliseconds, would be a costly mistake.
+    if text.strip().isdecimal():
+        raise ConfigurationError(f'"{name}" must be a time with its unit, like 12 hours or 7 days, not "{text[:60]}"')
+    return _milliseconds(name, text)
+
+
 def _header(name: str, text: str) -> bool:
     return _one_of(("true", "false"))(name, text) == "true"
 
@@ -367,7 +374,7 @@ class TableProperties(Properties):
         value="a time, `1 hour`",
         unset="at once",
         about="how old a version is before its rows go there",
-        parse=_milliseconds,
+        parse=_with_unit,
         default=None,
         spell=_word,
     )
@@ -377,7 +384,7 @@ class TableProperties(Properties):
         value="a time, `1 day`",
         unset="for ever",
         about="how long events of rows that are there stay in the stream",
-        parse=_milliseconds,
+        parse=_with_unit,
         default=None,
         spell=_word,
     )
@@ -465,7 +472,7 @@ def check_lake(schema: StructType, kept: TableProperties) -> dict[str, str]:
     if not given:
         return {}
     if LAKE not in kept:
-        raise ConfigurationError(f'"{given[0]}" goes with "{LAKE}": set both')
+        raise ConfigurationError(f'"{given[0]}" goes with "{LAKE}": set both, or none of them')
     if kept.get(FORMAT, AVRO) not in REGISTERED:
         raise ConfigurationError(f'"{LAKE}" goes with tables of format avro, json or protobuf: leave it out')
     if PRIMARY_KEY in kept and LAKE_AFTER in kept:
