@@ -55,6 +55,7 @@ class ProcessDiedError(Exception):
 
 @pytest.mark.parametrize("mode", ["exactly-once", "at-least-once"])
 @pytest.mark.parametrize("step", STEPS)
+@pytest.mark.in_turn
 def test_what_is_written_meanwhile_wins(table: TableDefinition, client: Client, step: str, mode: str) -> None:
     """Rows that change, go and come while a compaction runs, in a commit or without one; and a scale."""
     expected: dict[int, str | None] = rows_of(table, client)

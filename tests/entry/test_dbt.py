@@ -23,7 +23,7 @@ from run_dbt_suite import run_suite
 
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.since_spark("4.2")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.since_spark("4.2"), pytest.mark.in_turn]
 
 ROOT = Path(__file__).parents[2]
 DEMO = runpy.run_path(str(ROOT / "examples" / "nyc_flights.py"))

@@ -20,7 +20,12 @@ from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.spark import versions
 
 # The environment of another Spark has nothing that builds.
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.since_spark(versions.SUPPORTED[-1])]
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.spark,
+    pytest.mark.since_spark(versions.SUPPORTED[-1]),
+    pytest.mark.in_turn,
+]
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("Makefile", "setup.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE", "requirements.lock", "jvm")

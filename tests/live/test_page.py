@@ -30,7 +30,7 @@ from pyspark_pravega.live.server import LiveServer
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.sql.checkpoints import Folder
 
-pytestmark = pytest.mark.skipif(not browser_is_there(), reason=MISSING)
+pytestmark = [pytest.mark.skipif(not browser_is_there(), reason=MISSING), pytest.mark.in_turn]
 
 MANY = int(os.environ.get("LIVE_STREAMS", "250"))
 """Streams of a scope: more than an answer of the server has lines. To make one costs Pravega 23 ms of CPU."""

@@ -17,7 +17,7 @@ from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.log.tail import tail_bounds, take_tail
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.dropped]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.dropped, pytest.mark.in_turn]
 
 SMALL_ROWS, LARGE_ROWS = 2_000, 120_000
 FIRST_COMMITS, COMMITS_AT_MOST = 20, 400

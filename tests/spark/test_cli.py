@@ -14,7 +14,7 @@ from sandbox_tools import WITHOUT_PRIVILEGES
 
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn]
 
 CLI = [sys.executable, "-m", "pyspark_pravega.cli"]
 

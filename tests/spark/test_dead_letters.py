@@ -20,7 +20,7 @@ from pyspark_pravega.connector.log.history import forget_versions
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
 
 LETTERS = (
     "(source STRING NOT NULL, segment BIGINT NOT NULL, offset BIGINT NOT NULL, encoding_id INT, reason STRING, "

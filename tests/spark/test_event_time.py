@@ -14,7 +14,7 @@ from streaming_tools import run_available, scope_of
 
 from pyspark_pravega.client import Client, Stream
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
 
 
 @pytest.fixture

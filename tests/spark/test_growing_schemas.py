@@ -18,7 +18,7 @@ from since import is_missing
 from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
 from pyspark_pravega.settings import Settings
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
 
 Stream = Callable[..., None]
 

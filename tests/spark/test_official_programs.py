@@ -19,7 +19,7 @@ from waiting import eventually
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn]
 
 COLUMNS = ["CAST(event AS STRING)", "scope", "stream", "segment_id", "offset"]
 

@@ -36,7 +36,7 @@ from waiting import eventually
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import open_ledger
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.since_spark("4.3")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.since_spark("4.3"), pytest.mark.in_turn]
 
 WITHIN_S = 250.0
 BATCH_MS = 2000

@@ -14,7 +14,7 @@ from since import is_missing
 
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
 
 SESSIONS, STATEMENTS = 24, 12
 VIEW = "TEMPORARY VIEW" if is_missing("4.2") else "VIEW"

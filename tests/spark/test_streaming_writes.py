@@ -16,7 +16,7 @@ from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
 BY_OPTIONS = pytest.param("options", marks=pytest.mark.since_spark("4.1"))
 
 ROWS_PER_FILE = 50
