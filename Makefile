@@ -202,7 +202,7 @@ $(DOCS)/.ready: docs/requirements.lock
 quick: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --ignore tests/chaos --ignore tests/servers -m "not server and not spark" $(ARGS)
 
-# Every promise, on real servers (docs/testing.md); ARGS="tests/spark -k streaming" takes some. COVERAGE=1 measures what
+# The tests, on real servers (docs/testing.md); ARGS="tests/spark -k streaming" takes some. COVERAGE=1 measures what
 # is covered, for `make coverage`. SPARK=4.1 takes another pyspark, and skips what needs a later one. A part of
 # the longest tests runs, by the commit's number; ALL=1, SPARK and ARGS run all of them,
 # TURN=N takes the part of another commit.
