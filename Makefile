@@ -203,17 +203,17 @@ quick: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --ignore tests/chaos --ignore tests/servers -m "not server and not spark" $(ARGS)
 
 # The tests, on real servers (docs/testing.md); ARGS="tests/spark -k streaming" takes some. COVERAGE=1 measures what
-# is covered, for `make coverage`. SPARK=4.1 takes another pyspark, and skips what needs a later one. A part of
-# the longest tests runs, by the commit's number; ALL=1, SPARK and ARGS run all of them,
-# TURN=N takes the part of another commit.
+# is covered, for `make coverage`. SPARK=4.1 takes another pyspark, and skips what needs a later one. Half of
+# the tests with servers run, of the longest less, by the commit's number; ALL=1, SPARK and ARGS run all of them, TURN=N
+# those of another commit.
 test: export TESTS_TURN := $(if $(ALL),,$(or $(TURN),$(if $(SPARK)$(ARGS)$(COVERAGE),,$(COMMITS))))
 test:
 	@$(MAKE) --no-print-directory -j3 $(STAMP) servers browser $(if $(SPARK),classes-$(SPARK),classes) dbt-suite-tools $(TRIED)
 	$(if $(COVERAGE),$(BIN)/python -m coverage erase)
 	$(if $(SPARK),$(VENV)/spark-$(SPARK)/bin,$(BIN))/python $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --ignore tests/chaos --ignore tests/servers $(ARGS)
 
-# Once more without the native codec, where one has a part in it: the plain one has to give the same answers. The same
-# part of the longest tests as `make test` runs; ALL=1 runs all.
+# Once more without the native codec, where one has a part in it: the plain one has to give the same answers. Of the
+# tests with servers it runs those that `make test` runs at the same commit; ALL=1 runs all.
 test-plain:
 	PYSPARK_PRAVEGA_NATIVE=0 $(MAKE) test TURN=$(COMMITS) ARGS="tests/serde --ignore tests/serde/test_types.py \
 		tests/spark/test_type_crossing.py tests/spark/test_query_crossing.py tests/interop/test_formats_in_java.py \
@@ -263,8 +263,8 @@ chaos: $(STAMP)
 		CDC_KILLS=$${CDC_KILLS:-6} REAL_TIME_KILLS=$${REAL_TIME_KILLS:-100} REAL_TIME_ONCE_KILLS=$${REAL_TIME_ONCE_KILLS:-200} CREATED_TABLES=$${CREATED_TABLES:-5000} \
 		TRANSACTION_ROUNDS=$${TRANSACTION_ROUNDS:-100} FAN_OUT_KILLS=$${FAN_OUT_KILLS:-100} $(BIN)/python -m pytest tests/chaos -s $(ARGS)
 
-# Each kind for a short time, from the first seed on, five real-time queries that write exactly once, and one fault of a
-# cluster. The five have other seeds at the next commit, and of the tests that run in turn others run.
+# Half of the kinds for a short time, from the first seed on, at the next commit the other half; five real-time queries
+# that write exactly once, at the next commit with the next five seeds; and one fault of a cluster. ALL=1 runs all kinds.
 chaos-sample: export TESTS_TURN := $(if $(ALL)$(ARGS)$(CHAOS_FIRST_SEED),,$(COMMITS))
 chaos-sample: $(STAMP)
 	CHAOS_SAMPLE_S=$${CHAOS_SAMPLE_S:-30} CHAOS_WRITE_SAMPLE_S=$${CHAOS_WRITE_SAMPLE_S:-45} \

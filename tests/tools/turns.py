@@ -45,7 +45,8 @@ def others(items: Iterable[pytest.Item], turn: int) -> set[pytest.Item]:
     """The tests whose turn it isn't.
 
     The cases of a test are dealt out one by one, so that each turn has some of them. Which turn has the first one
-    depends on the test's name. Files that share costly servers come together.
+    depends on the test's name. A file that is marked `in_turn(parts, whole=True)` comes as a whole. Files that share
+    costly servers come together.
 
     Args:
         items: all tests in the order in which they were collected, with their marks.
@@ -54,9 +55,11 @@ def others(items: Iterable[pytest.Item], turn: int) -> set[pytest.Item]:
     cases = Counter[str]()
     found = set()
     for item in items:
-        function = item.nodeid.partition("[")[0]
-        place = crc32(function.encode()) + cases[function]
-        cases[function] += 1
+        mark = item.get_closest_marker("in_turn")
+        whole = mark is not None and mark.kwargs.get("whole", False)
+        name = item.nodeid.partition("::" if whole else "[")[0]
+        place = crc32(name.encode()) + (0 if whole else cases[name])
+        cases[name] += 1
         if (shared := _shared(item.path)) is not None:
             place = 2 * place + shared
         if (place - turn) % parts(item):
