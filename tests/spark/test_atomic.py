@@ -48,6 +48,7 @@ def polling(
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.in_turn(8)
 def test_readers_see_each_insert_whole_or_not_at_all(spark: SparkSession, client: Client, namespace: str) -> None:
     table = f"{namespace}.whole"
     stream = Stream(namespace.removeprefix("pravega.").replace("_", "-"), "whole")
