@@ -5,23 +5,34 @@ What it has stored is on disk, in a folder that the test gives.
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from pyspark_pravega.sandbox.cluster import Cluster, Member
+from pyspark_pravega.errors import SandboxError
+from pyspark_pravega.sandbox.cluster import Cluster, Member, zookeeper
+from pyspark_pravega.sandbox.data import DATA
+from pyspark_pravega.sandbox.java import parts
 from pyspark_pravega.settings import Settings
 
 START_S = 480.0
-REGISTRY_S = 60.0
-"""A registry that runs, and doesn't listen for so long, is started again, as a liveness probe has it."""
+SILENT_S = 60.0
+"""A registry that runs and doesn't listen, or a bookie that ZooKeeper doesn't list, for so long, is started again, as a
+liveness probe has it."""
+_NO_JOURNAL = b"Recovery log"
+"""Stands in a bookie's log that can't start: `Recovery log 1796076407541 is missing`."""
+_DISK_BYTES = 1 << 30
+_OTHERS = "of-others"
+"""A file that fills a disk."""
 _REBALANCE_S = 10
 """Pravega's own default: docs/production.md says how long fail-over takes with it."""
 
@@ -57,7 +68,8 @@ class ServerCluster:
         self.registry = self.servers["registry"]
         self.controller_uri = self._cluster.controller_uri
         self.settings = Settings.resolve({}, environ=self._cluster.environment())
-        self._registry_silent_since: float | None = None
+        self._silent_since: dict[str, float] = {}
+        self._disks = [disk for name in self.bookies if (disk := _small_disk(folder / DATA / name))]
 
     def __enter__(self) -> Self:
         return self
@@ -87,12 +99,21 @@ class ServerCluster:
         self._cluster.thaw(*self._whole(names))
 
     def fill_disk(self, name: str) -> None:
-        """Let a server write no byte more, as on a full disk: its process may make no file longer."""
-        self._limit_files(name, 0)
+        """Let a bookie's disk be full. Where it has none of its own, its process may make no file longer."""
+        folder = self.folder / DATA / name
+        if folder not in self._disks:
+            self._limit_files(name, 0)
+            return
+        with (folder / _OTHERS).open("wb", buffering=0) as file, suppress(OSError):
+            # Others take some of it at the same time.
+            while True:
+                file.write(bytes(1 << 20))
 
     def make_room(self, name: str) -> None:
-        """Let a server write again that still runs."""
-        if self.servers[name].runs:
+        """Let a bookie write again."""
+        folder = self.folder / DATA / name
+        (folder / _OTHERS).unlink(missing_ok=True)
+        if folder not in self._disks and self.servers[name].runs:
             self._limit_files(name, resource.RLIM_INFINITY)
 
     def rest(self, seconds: float, *, but: Collection[str] = ()) -> None:
@@ -127,6 +148,8 @@ class ServerCluster:
     def wipe(self) -> None:
         """End all, and remove what they have stored."""
         self._cluster.stop()
+        for disk in self._disks:
+            subprocess.run(["umount", disk], check=True)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def log(self, name: str) -> Path:
@@ -136,26 +159,55 @@ class ServerCluster:
     def _start_ended(self, but: Collection[str]) -> None:
         for name, server in self.servers.items():
             if server.process is not None and not server.runs and name not in but:
+                self._forget_a_journal(name)
                 self.start(name, wait=False)
-        if "registry" not in but:
-            self._start_silent_registry()
+        silent = self._unlisted_bookies() - set(but) if "zookeeper" not in but else set[str]()
+        if "registry" not in but and not self._registry_listens():
+            silent |= {"registry"}
+        self._start_silent(silent)
 
-    def _start_silent_registry(self) -> None:
-        """One that was started while segment stores were away may never come up."""
+    def _start_silent(self, silent: set[str]) -> None:
+        """Start again who has been silent for long: some, started while others were away, never come up."""
+        now = time.monotonic()
+        self._silent_since = {name: self._silent_since.get(name, now) for name in sorted(silent)}
+        for name, since in list(self._silent_since.items()):
+            if now - since > SILENT_S:
+                lines = self.log(name).read_text(errors="replace").splitlines()[-15:]
+                print(f"{name} doesn't serve, and is started again:", *lines, sep="\n    ", flush=True)
+                self.kill(name)
+                self.start(name, wait=False)
+                del self._silent_since[name]
+
+    def _registry_listens(self) -> bool:
         address = urlsplit(self.settings.schema_registry_uri or "")
+        with suppress(OSError), socket.create_connection((address.hostname, address.port or 0), timeout=1):
+            return True
+        return False
+
+    def _unlisted_bookies(self) -> set[str]:
+        """Those that run, and that nobody knows of: a bookie that meets the node of its session before goes on so."""
         try:
-            socket.create_connection((address.hostname, address.port or 0), timeout=1).close()
-        except OSError:
-            now = time.monotonic()
-            since = self._registry_silent_since = self._registry_silent_since or now
-            if now - since > REGISTRY_S:
-                lines = self.log("registry").read_text(errors="replace").splitlines()[-15:]
-                print("the registry doesn't listen, and is started again:", *lines, sep="\n    ", flush=True)
-                self.kill("registry")
-                self.start("registry", wait=False)
-                self._registry_silent_since = None
-        else:
-            self._registry_silent_since = None
+            with zookeeper.session(self.servers["zookeeper"].ports[0]) as asked:
+                listed = {
+                    *asked.children(f"{parts.LEDGERS}/available"),
+                    *asked.children(f"{parts.LEDGERS}/available/readonly"),
+                }
+        except SandboxError:
+            return set()
+        return {name for name in self.bookies if self.servers[name].runs} - listed
+
+    def _forget_a_journal(self, name: str) -> None:
+        """Let a bookie begin with the first journal that it has.
+
+        One whose disk is full may note that it goes on with a journal that it can't write, and then never starts.
+        Nothing was ever acknowledged from that journal.
+        """
+        said = self.log(name).read_bytes()[self.servers[name].log_size :]
+        if name in self.bookies and _NO_JOURNAL in said:
+            for mark in (self.folder / DATA / name).rglob("lastMark"):
+                journals = sorted(path.name for path in mark.parents[2].rglob("*.txn"))
+                print(f"{name} misses a journal: {mark.read_bytes().hex()}, it has {journals}", flush=True)
+                mark.unlink()
 
     def _limit_files(self, name: str, size: int) -> None:
         process = self.servers[name].process
@@ -168,6 +220,13 @@ class ServerCluster:
 
     def _of(self, kind: str) -> list[str]:
         return [name for name in self.servers if name.startswith(f"{kind}-")]
+
+
+def _small_disk(folder: Path) -> Path | None:
+    """Give a folder a disk of its own, which only root can; None: it has none."""
+    folder.mkdir(exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "tmpfs", str(folder)]
+    return folder if os.geteuid() == 0 and subprocess.run(mount, capture_output=True).returncode == 0 else None
 
 
 def _short(name: str) -> str:

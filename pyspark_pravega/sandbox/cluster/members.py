@@ -174,7 +174,7 @@ def launches(
     }  # fmt: skip
     for name in _numbered(BOOKIE, shape.bookies):
         values = parts.bookie(folder, ports[name], center, name=name, place=name, session_ms=_SESSION_MS)
-        starts[name] = launch(name, values, "org.apache.bookkeeper.server.Main", "--conf")
+        starts[name] = launch(name, values, parts.BOOKIE, "--conf")
     for name in _numbered(CONTROLLER, shape.controllers):
         port, rest = own_ports(name, ports)
         values = parts.controller(port, rest, center, rebalance_s=rebalance_s, session_ms=_SESSION_MS, secured=secured)

@@ -15,6 +15,8 @@ from pyspark_pravega.sandbox.java import idle, jvm
 from pyspark_pravega.sandbox.java.jvm import LOOPBACK
 from pyspark_pravega.sandbox.security import Authentication, Encryption, Secured
 
+BOOKIE = "pyspark.pravega.sandbox.Bookie"
+"""The program that runs one (`jvm/sandbox`)."""
 LEDGERS = "/pravega/pravega-cluster/bookkeeper/ledgers"
 """The path in ZooKeeper where BookKeeper notes ledgers."""
 _MEBIBYTE = 1 << 20
