@@ -204,7 +204,7 @@ quick: lint
 
 # The tests, on real servers (docs/testing.md); ARGS="tests/spark -k streaming" takes some. COVERAGE=1 measures what
 # is covered, for `make coverage`. SPARK=4.1 takes another pyspark, and skips what needs a later one. Half of
-# the tests with servers run, of the longest less, by the commit's number; ALL=1, SPARK and ARGS run all of them, TURN=N
+# the tests with Spark run, of the longest less, by the commit's number; ALL=1, SPARK and ARGS run all of them, TURN=N
 # those of another commit.
 test: export TESTS_TURN := $(if $(ALL),,$(or $(TURN),$(if $(SPARK)$(ARGS)$(COVERAGE),,$(COMMITS))))
 test:
@@ -213,7 +213,7 @@ test:
 	$(if $(SPARK),$(VENV)/spark-$(SPARK)/bin,$(BIN))/python $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --ignore tests/chaos --ignore tests/servers $(ARGS)
 
 # Once more without the native codec, where one has a part in it: the plain one has to give the same answers. Of the
-# tests with servers it runs those that `make test` runs at the same commit; ALL=1 runs all.
+# tests in turn it runs those that `make test` runs at the same commit; ALL=1 runs all.
 test-plain:
 	PYSPARK_PRAVEGA_NATIVE=0 $(MAKE) test TURN=$(COMMITS) ARGS="tests/serde --ignore tests/serde/test_types.py \
 		tests/spark/test_type_crossing.py tests/spark/test_query_crossing.py tests/interop/test_formats_in_java.py \

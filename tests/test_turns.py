@@ -1,4 +1,4 @@
-"""Tests with servers run in turn: as many runs together as there are parts leave none out."""
+"""What takes long is run in turn: as many runs together as there are parts leave none out."""
 
 from __future__ import annotations
 

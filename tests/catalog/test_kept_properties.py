@@ -65,7 +65,6 @@ def test_each_property_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize("name", TOLD_AT)
-@pytest.mark.in_turn
 def test_a_value_that_means_nothing_is_told_where_it_is_needed(settings: Settings, scope: str, name: str) -> None:
     methods = CatalogMethods(settings)
     catalog = methods.catalog

@@ -131,7 +131,6 @@ def case(client: Client, settings: Settings, relay: ControllerRelay) -> Iterator
 
 
 @pytest.mark.parametrize(("method", "done"), list(itertools.product(CALLS, [True, False])))
-@pytest.mark.in_turn
 def test_a_call_that_is_said_to_have_failed_is_made_again(
     case: Case, relay: ControllerRelay, method: str, done: bool
 ) -> None:

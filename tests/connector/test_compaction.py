@@ -225,6 +225,7 @@ def test_events_that_are_to_be_kept_are_kept(catalog: Catalog, table: TableDefin
     assert client.controller.head(table.stream) != head
 
 
+@pytest.mark.in_turn
 def test_subscribers_keep_what_they_have_to_read(table: TableDefinition, client: Client) -> None:
     """Of a query over CHANGES that has told its version; of others everything stays."""
     options = ReadOptions(subscriber=f"follower-{table.stream.name}")

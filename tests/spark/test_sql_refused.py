@@ -61,7 +61,6 @@ def marks(statement: str) -> list[pytest.MarkDecorator]:
     ("statement", "answer"),
     [pytest.param(statement, answer, marks=marks(statement), id=statement) for statement, answer in refused()],
 )
-@pytest.mark.in_turn
 def test_a_refused_statement_answers_as_the_docs_say(shop: SparkSession, statement: str, answer: str) -> None:
     with pytest.raises(Exception) as error:
         shop.sql(statement).collect()

@@ -1,4 +1,4 @@
-"""Which tests with servers a run takes: `make test` runs a part of them, the next commit's run another part."""
+"""Which of the tests that take long are run: `make test` takes a part of them, at the next commit another part."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def parts(item: pytest.Item) -> int:
     """Into how many parts the cases of a test are dealt; 1 if each run has all of them."""
     if mark := item.get_closest_marker("in_turn"):
         return mark.args[0] if mark.args else TURNS
-    return 2 if any(item.get_closest_marker(name) for name in ("server", "spark")) else 1
+    if item.get_closest_marker("spark") or item.path.parent.name == "chaos":
+        return 2
+    return 2 if item.get_closest_marker("server") and _shared(item.path) is not None else 1
 
 
 def others(items: Iterable[pytest.Item], turn: int) -> set[pytest.Item]:
