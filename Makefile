@@ -204,7 +204,7 @@ quick: lint
 
 # The tests, on real servers (docs/testing.md); ARGS="tests/spark -k streaming" takes some. COVERAGE=1 measures what
 # is covered, for `make coverage`. SPARK=4.1 takes another pyspark, and skips what needs a later one. Half of
-# the tests with Spark run, of the longest less, by the commit's number; ALL=1, SPARK and ARGS run all of them, TURN=N
+# the tests with servers run, of the longest less, by the commit's number; ALL=1, SPARK and ARGS run all of them, TURN=N
 # those of another commit.
 test: export TESTS_TURN := $(if $(ALL),,$(or $(TURN),$(if $(SPARK)$(ARGS)$(COVERAGE),,$(COMMITS))))
 test:

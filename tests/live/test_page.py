@@ -262,7 +262,7 @@ def assert_fits(window: Browser) -> None:
     assert_sound(window)
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_many_streams_stay_smooth(client: Client, scope: str, page: tuple[Browser, str]) -> None:
     """Few lines are in the document, each look is a short task, and the last stream can be reached."""
     window, url = page

@@ -42,7 +42,7 @@ def bad_event(table_format: str, number: int) -> bytes:
 
 
 @pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_each_bad_event_is_a_dead_letter_once_and_each_good_one_a_row(
     spark: SparkSession, client: Client, namespace: str, tmp_path: Path, table_format: str
 ) -> None:

@@ -73,7 +73,7 @@ def test_a_statement_sees_what_another_session_has_changed(spark: SparkSession, 
         assert other.table(f"{namespace}.t").columns == [f"a{number}", "b", "c"]
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_configure_comes_late(sandbox: Sandbox, tmp_path: Path) -> None:
     """In a shell or a notebook Spark is often there before this package is. Its session is there, too; one that has
     been stopped is in `test_metric_sources.py`.

@@ -111,7 +111,7 @@ def in_foreach_batch(table: str) -> Callable[[DataFrame, str], StreamingQuery]:
 
 
 @pytest.mark.parametrize("way", ["catalog", BY_OPTIONS, "foreachBatch"])
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_an_epoch_that_spark_repeats_is_written_once(
     spark: SparkSession, sandbox: Sandbox, client: Client, namespace: str, tmp_path: Path, way: str
 ) -> None:

@@ -141,7 +141,7 @@ def as_stored(spark: SparkSession) -> Iterator[None]:
         spark.conf.unset("spark.sql.readSideCharPadding")
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_one_form_and_one_key(spark: SparkSession, sandbox: Sandbox, namespace: str, tmp_path: Path) -> None:
     ways = Ways(spark, sandbox, tmp_path, namespace)
     tables = {name: f"{namespace}.{name}" for name in TABLES}

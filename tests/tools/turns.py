@@ -38,9 +38,7 @@ def parts(item: pytest.Item) -> int:
     """Into how many parts the cases of a test are dealt; 1 if each run has all of them."""
     if mark := item.get_closest_marker("in_turn"):
         return mark.args[0] if mark.args else TURNS
-    if item.get_closest_marker("spark") or item.path.parent.name == "chaos":
-        return 2
-    return 2 if item.get_closest_marker("server") and _shared(item.path) is not None else 1
+    return 2 if any(item.get_closest_marker(name) for name in ("server", "spark")) else 1
 
 
 def others(items: Iterable[pytest.Item], turn: int) -> set[pytest.Item]:
