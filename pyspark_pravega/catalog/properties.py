@@ -415,7 +415,8 @@ def _apply_transforms(transforms: Sequence[Transform], kept: dict[str, str]) -> 
         if not isinstance(transform, Bucket):
             raise UnsupportedOperationError(
                 "a stream isn't partitioned by values: instead of PARTITIONED BY use CLUSTERED BY (column) INTO n "
-                "BUCKETS or CLUSTER BY (column), which make the column the routing key"
+                "BUCKETS or CLUSTER BY (column), which make the column the routing key; files of its lake are, by "
+                '"lake-partitioned-by"'
             )
         columns = transform.columns
         if len(columns) != 1:
@@ -491,7 +492,7 @@ def check_writes(schema: StructType, kept: dict[str, str]) -> None:
                 "out"
             )
         kept[INDEX_COLUMNS] = listed(indexed_names(schema, properties.index_columns))
-    check_lake(properties)
+    kept.update(check_lake(schema, properties))
     if properties.truncates_later and properties.writer_mode != EXACTLY_ONCE:
         raise ConfigurationError(
             f'"{TRUNCATE_LATER}" needs the writer mode {EXACTLY_ONCE}: writes of mode {properties.writer_mode} have no '

@@ -1,37 +1,73 @@
 """The lake: Iceberg tables of Parquet files. It knows nothing of Pravega.
 
 `configuration` (where the lake is), `stores` (how its files are reached), `columns` (which types go there), `files`
-(Parquet files, written and read), `spans` (their rows in the order of their events), and `iceberg` (catalogs,
-snapshots, what files there are). The last one needs pyiceberg: `extra` loads it when a table has a lake. Workers need
-pyarrow alone.
+(Parquet files, written and read), `layout` (partitions and sort orders), `laid_out` (files
+of them), `spill` (rows that wait), `spans` (their rows in the order of their events), and `iceberg` (catalogs,
+snapshots, what files there are) with `specs`. The last two need pyiceberg: `extra` loads them when a table has a lake.
+Workers need pyarrow alone.
 """
 
 from pyspark_pravega.lake.columns import POSITIONS, VERSION, lake_schema
 from pyspark_pravega.lake.configuration import LakeConfiguration
 from pyspark_pravega.lake.extra import load_iceberg
-from pyspark_pravega.lake.files import Between, FileWriter, LakeFile, LakeSnapshot, read_file
-from pyspark_pravega.lake.spans import NO_END, GroupOfRows, Span, groups_in, read_groups, read_span, rows_of_versions
+from pyspark_pravega.lake.files import Between, FileWriter, LakeFile, LakeSnapshot, made_by, read_file
+from pyspark_pravega.lake.laid_out import LaidOutWriter
+from pyspark_pravega.lake.layout import (
+    PARTITIONED_BY,
+    SORTED_BY,
+    Layout,
+    PartitionedBy,
+    SortedBy,
+    listed,
+    of_columns,
+    partitioned_by,
+    sorted_by,
+)
+from pyspark_pravega.lake.spans import (
+    NO_END,
+    GroupOfRows,
+    Span,
+    by_events,
+    groups_in,
+    read_groups,
+    read_span,
+    rows_of_versions,
+)
+from pyspark_pravega.lake.spill import Spill
 from pyspark_pravega.lake.stores import PREFIX, Store, file_properties
 
 __all__ = [
     "NO_END",
+    "PARTITIONED_BY",
     "POSITIONS",
     "PREFIX",
+    "SORTED_BY",
     "VERSION",
     "Between",
     "FileWriter",
     "GroupOfRows",
+    "LaidOutWriter",
     "LakeConfiguration",
     "LakeFile",
     "LakeSnapshot",
+    "Layout",
+    "PartitionedBy",
+    "SortedBy",
     "Span",
+    "Spill",
     "Store",
+    "by_events",
     "file_properties",
     "groups_in",
     "lake_schema",
+    "listed",
     "load_iceberg",
+    "made_by",
+    "of_columns",
+    "partitioned_by",
     "read_file",
     "read_groups",
     "read_span",
     "rows_of_versions",
+    "sorted_by",
 ]

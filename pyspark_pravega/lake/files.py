@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _GROUP_ROWS = 1 << 20
 """How many rows a row group has at most."""
-_GROUPS_HELD = 4
+GROUPS_HELD = 4
 """How many row groups' rows a writer holds at most."""
 BATCH_ROWS = 32_768
 
@@ -38,11 +38,8 @@ class LakeFile:
     """In bytes."""
     first: int = 0
     """The first version of which it has rows; 0 where that isn't known."""
-
-    @property
-    def made_by(self) -> str:
-        """Who has written it: a `FileWriter` by its name, which has written the files of its name in their order."""
-        return PurePosixPath(self.path).name.rpartition("-")[0]
+    is_laid_out: bool = False
+    """Whether its rows don't stand in the order of their events."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +67,8 @@ class Between:
     column: str
     least: Any = None
     most: Any = None
+    among: tuple[Any, ...] = ()
+    """Which ones, where it is one of some."""
 
     def may_hold(self, group: pq.RowGroupMetaData, index: int) -> bool:
         """Whether a row group may have such a value, by its figures.
@@ -88,6 +87,15 @@ class Between:
         too_small = self.least is not None and most < self.least
         too_large = self.most is not None and least > self.most
         return not (too_small or too_large)
+
+
+def made_by(path: str) -> str:
+    """Who has written a file: a `FileWriter` by its name, which has written the files of its name in their order.
+
+    Args:
+        path: the file.
+    """
+    return PurePosixPath(path).name.rpartition("-")[0]
 
 
 class FileWriter:
@@ -109,7 +117,7 @@ class FileWriter:
             group_size: of how many bytes of rows in memory a row group is made, about.
         """
         self._store, self._folder, self._name, self._schema = store, folder, name, schema
-        self._size, self._group_size = size, group_size
+        self.size, self.group_size = size, group_size
         self._held: dict[int, list[pa.RecordBatch]] = {}
         self._bytes: Counter[int] = Counter()
         """Of what is held, by lane."""
@@ -119,6 +127,8 @@ class FileWriter:
         """The files, in their order."""
         self.rows = 0
         """All rows so far."""
+        self.partitions: dict[str, tuple[Any, ...]] = {}
+        """None: files are of no partition."""
 
     @property
     def lanes(self) -> list[int]:
@@ -134,9 +144,9 @@ class FileWriter:
         """
         self._held.setdefault(lane, []).append(batch)
         self._bytes[lane] += batch.nbytes
-        if self._bytes[lane] >= self._group_size:
+        if self._bytes[lane] >= self.group_size:
             self._write_group([lane])
-        elif self._bytes.total() >= _GROUPS_HELD * self._group_size:
+        elif self._bytes.total() >= GROUPS_HELD * self.group_size:
             self.settle()
 
     def settle(self) -> None:
@@ -144,13 +154,13 @@ class FileWriter:
         some: list[int] = []
         for lane in sorted(self._held):
             some.append(lane)
-            if sum(self._bytes[one] for one in some) >= self._group_size:
+            if sum(self._bytes[one] for one in some) >= self.group_size:
                 self._write_group(some)
                 some = []
         self._write_group(some)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write what is left. What comes behind that is in another file."""
         self.settle()
         self._end_file()
 
@@ -194,7 +204,7 @@ class FileWriter:
         with self._store.asking(self.paths[-1]):
             self._writer.write_table(rows, row_group_size=_GROUP_ROWS)
         self.rows += rows.num_rows
-        if self._sink.tell() >= self._size:
+        if self._sink.tell() >= self.size:
             self._end_file()
 
 

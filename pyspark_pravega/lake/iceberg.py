@@ -17,20 +17,32 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
-from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression
+from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, In
 from pyiceberg.expressions import GreaterThanOrEqual as AtLeast
 from pyiceberg.expressions import LessThanOrEqual as AtMost
-from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, parquet_file_to_data_file, schema_to_pyarrow
+from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.types import BooleanType, IcebergType, ListType, MapType, StringType, StructType
+from pyiceberg.types import (
+    BooleanType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    ListType,
+    MapType,
+    StringType,
+    StructType,
+)
 from pyiceberg.utils.config import Config
 
 from pyspark_pravega.errors import ConfigurationError, ConflictError, UnsupportedOperationError
 from pyspark_pravega.lake.columns import VERSION
 from pyspark_pravega.lake.configuration import URI, LakeConfiguration
 from pyspark_pravega.lake.files import Between, LakeFile, LakeSnapshot
+from pyspark_pravega.lake.laid_out import Key
+from pyspark_pravega.lake.layout import Layout
+from pyspark_pravega.lake.specs import data_file, has_its_columns, is_laid_out, lay_out, partition_values
 from pyspark_pravega.lake.stores import PREFIX, Store, StoredFile, is_remote, place_of, uri_of
 
 _NAME = "pravega"
@@ -39,6 +51,8 @@ _TRIES = "commit.retry.num-retries"
 _OWN_PROPERTIES = {_TRIES: "0", "format-version": "2", "write.parquet.compression-codec": "zstd"}
 _AT_LEAST: Any = AtLeast
 _AT_MOST: Any = AtMost
+_IN: Any = In
+_PLAIN = Layout()
 _FIELD_ID = b"PARQUET:field_id"
 
 
@@ -119,61 +133,86 @@ class IcebergTable:
         except CommitFailedException as error:
             raise ConflictError(f'Iceberg table "{self.name}" was changed meanwhile: {error}') from None
 
-    def change(self, columns: pa.Schema, *, replaces: bool = False) -> Change:
+    def change(self, columns: pa.Schema, layout: Layout = _PLAIN, *, replaces: bool = False) -> Change:
         """Begin a change, for which nothing is written yet.
 
         Args:
             columns: those that it has to have; what it lacks is added.
+            layout: how its files are laid out.
             replaces: whether its files take the place of all before: then columns go that the new ones don't have, or
                 have with another type.
         """
-        return Change(self._table, self.store, columns, replaces=replaces)
+        return Change(self._table, self.store, columns, layout, replaces=replaces)
 
 
 class Change:
     """A snapshot that is being made, perhaps with new columns. It becomes visible as a whole, or not at all."""
 
-    def __init__(self, table: Table, store: Store, columns: pa.Schema, *, replaces: bool = False) -> None:
+    def __init__(
+        self, table: Table, store: Store, columns: pa.Schema, layout: Layout = _PLAIN, *, replaces: bool = False
+    ) -> None:
         """See `IcebergTable.change`."""
         self._table, self._store, self._replaces = table, store, replaces
         self._transaction = table.transaction()
         outdated = _outdated(table.schema(), columns) if replaces else set()
         if outdated:
+            # Partitions of a column that is no more would stand in the way.
+            lay_out(self._transaction, _PLAIN)
             # A column of another type is another one, with an id of its own: old snapshots keep theirs.
             with self._transaction.update_schema(allow_incompatible_changes=True) as update:
                 for name in sorted(outdated):
                     update.delete_column(name)
         known = {field.name for field in table.schema().fields if field.name not in outdated}
         if any(name not in known for name in columns.names):
-            with self._transaction.update_schema() as update:
-                update.union_by_name(columns)
+            try:
+                with self._transaction.update_schema() as update:
+                    update.union_by_name(columns)
+            except ValueError as error:
+                name = ".".join(table.name())
+                raise UnsupportedOperationError(
+                    f'the columns can\'t go to the Iceberg table "{name}": {error}; give the new one another name'
+                ) from None
+        lay_out(self._transaction, layout)
+        self.partitioned_by = partition_values(self._transaction.table_metadata)
+        """What rows of a file have in common."""
         self._schema = self._transaction.table_metadata.schema()
         self.schema = _with_ids(columns, self._schema)
         """What files of it hold."""
 
-    def commit(self, paths: Sequence[str], properties: Mapping[str, str]) -> LakeSnapshot:
+    def commit(
+        self, paths: Sequence[str], properties: Mapping[str, str], partitions: Mapping[str, Key] | None = None
+    ) -> LakeSnapshot:
         """Make the snapshot.
 
         Args:
             paths: its new files.
             properties: what it is to say of itself.
+            partitions: by file, what its rows have in common.
 
         Raises:
             ConflictError: another one was made since the table was looked at; nothing was done.
             As `Store.asking`: it may be done or not.
         """
         with self._store.asking(place_of(self._table.location())):
-            return self._commit(paths, properties)
+            return self._commit(paths, properties, partitions or {})
 
-    def _commit(self, paths: Sequence[str], properties: Mapping[str, str]) -> LakeSnapshot:
+    def _commit(
+        self, paths: Sequence[str], properties: Mapping[str, str], partitions: Mapping[str, Key]
+    ) -> LakeSnapshot:
         metadata, io = self._transaction.table_metadata, self._table.io
-        files = [parquet_file_to_data_file(io=io, table_metadata=metadata, file_path=uri_of(path)) for path in paths]
+        files = [data_file(io, metadata, uri_of(path), partitions.get(path, ())) for path in paths]
         update = self._transaction.update_snapshot(snapshot_properties=dict(properties))
         before = self._table.current_snapshot()
         with update.overwrite() if self._replaces and before is not None else update.fast_append() as snapshot:
             if self._replaces and before is not None:
-                for task in self._table.scan(snapshot_id=before.snapshot_id).plan_files():
-                    snapshot.delete_data_file(task.file)
+                old = [task.file for task in self._table.scan(snapshot_id=before.snapshot_id).plan_files()]
+                if not all(has_its_columns(metadata, file) for file in old):
+                    # pyiceberg can't write of which partition a file was whose columns are no more. It needn't: no
+                    # file stays.
+                    snapshot.delete_by_predicate(AlwaysTrue())
+                    vars(snapshot)["_deleted_entries"] = list
+                for file in old:
+                    snapshot.delete_data_file(file)
             for file in files:
                 snapshot.append_data_file(file)
         try:
@@ -288,6 +327,7 @@ def files_of(
                 rows=task.file.record_count,
                 size=task.file.file_size_in_bytes,
                 first=0 if least is None else int(from_bytes(version.field_type, least)),
+                is_laid_out=is_laid_out(table.metadata, task.file),
             )
         )
     return sorted(files, key=lambda file: file.path)
@@ -297,14 +337,22 @@ def _condition(schema: Schema, last: int | None, wanted: Sequence[Between]) -> B
     condition: BooleanExpression = AlwaysTrue() if last is None else _AT_MOST(VERSION, last)
     for one in wanted:
         kind = schema.find_type(one.column)
+        if one.among and not isinstance(kind, FloatType | DoubleType):
+            # Partitions by a hash tell of no bounds.
+            condition = And(condition, _IN(one.column, [_literal(kind, value) for value in one.among]))
         if isinstance(kind, BooleanType):
             # Iceberg compares them for equality only.
             continue
         for compared, value in ((_AT_LEAST, one.least), (_AT_MOST, one.most)):
             if value is not None:
-                text = value.decode() if isinstance(kind, StringType) else value
-                condition = And(condition, compared(one.column, text))
+                condition = And(condition, compared(one.column, _literal(kind, value)))
     return condition
+
+
+def _literal(kind: IcebergType, value: Any) -> Any:
+    if isinstance(kind, StringType):
+        return value.decode()
+    return bool(value) if isinstance(kind, BooleanType) else value
 
 
 def _catalog(configuration: LakeConfiguration, store: Store) -> Catalog:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pyspark_pravega.lake.columns import POSITIONS, VERSION
 from pyspark_pravega.lake.files import BATCH_ROWS, Between
+from pyspark_pravega.lake.spill import Spill
 from pyspark_pravega.lake.stores import Store
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
 SEGMENT, OFFSET = POSITIONS
 NO_END = 2**63 - 1
+_WAITING_BYTES = 64 << 20
+"""How many bytes of rows wait in memory."""
+_RANGE_BYTES = 32 << 20
+"""The rows of how many bytes of a segment's events are sorted together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +114,31 @@ def read_span(
                 yield batch
             elif kept.any():
                 yield batch.filter(pa.array(kept))
+
+
+def by_events(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Rows in the order of their events, segment by segment. Those that aren't wanted yet wait in a file of this
+    machine.
+
+    Args:
+        batches: rows in any order, with the columns of the lake.
+    """
+    waiting: Spill[tuple[int, int]] = Spill(_WAITING_BYTES)
+    try:
+        for batch in batches:
+            segments, offsets = (batch.column(name).to_numpy() for name in POSITIONS)
+            order = np.lexsort((offsets, segments))
+            ranges = offsets[order] // _RANGE_BYTES
+            new = (np.diff(segments[order], prepend=-1) != 0) | (np.diff(ranges, prepend=-1) != 0)
+            begins = np.flatnonzero(new).tolist()
+            rows = batch.take(pa.array(order))
+            for begin, end in zip(begins, [*begins[1:], len(order)], strict=True):
+                waiting.add((int(segments[order[begin]]), int(ranges[begin])), rows.slice(begin, end - begin))
+        for group in sorted(waiting.groups):
+            table = pa.Table.from_batches(waiting.of(group)).combine_chunks().sort_by(OFFSET)
+            yield from table.to_batches(BATCH_ROWS)
+    finally:
+        waiting.close()
 
 
 def read_groups(

@@ -48,6 +48,8 @@ TOLD_AT = {
     "lake-keep-in-stream": "",
     "lake-file-size": "",
     "lake-row-group-size": "",
+    "lake-partitioned-by": "",
+    "lake-sorted-by": "",
 }
 """Of each property who is told of a value that means nothing: who reads the table, who writes to it, or both."""
 TEXTS = {"compatibility", "deleted-row-column", "delete-values", "upsert-value"}

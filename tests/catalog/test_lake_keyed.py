@@ -167,9 +167,7 @@ class Keyed(Table):
 
     def iceberg_rows(self, *names: str) -> tuple[int, list[Row]]:
         """What pyiceberg alone reads: of which version, and the rows, sorted."""
-        uri = f"sqlite:///{self.folder}/catalog.db"
-        catalog = load_catalog("pravega", type="sql", uri=uri, warehouse=self.folder.as_uri())
-        table = catalog.load_table(iceberg_name(self.stream))
+        table = load_catalog("pravega", type="sql", **self.alone()).load_table(iceberg_name(self.stream))
         rows = table.scan(selected_fields=names).to_arrow().select(names).to_pylist()
         snapshot = table.current_snapshot()
         assert snapshot is not None

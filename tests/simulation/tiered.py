@@ -45,6 +45,7 @@ class FilesModel:
     paths: list[FilesModel] = field(default_factory=list)
     events: list[int] = field(default_factory=list)
     lanes: tuple[int, ...] = ()
+    partitions: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
@@ -128,11 +129,11 @@ class TableView:
     def columns(self) -> list[str]:
         return []
 
-    def change(self, _: Any, *, replaces: bool) -> TableView:
+    def change(self, _: Any, __: Any, *, replaces: bool) -> TableView:
         self._replaces = replaces
         return self
 
-    def commit(self, files: Sequence[FilesModel], properties: Mapping[str, str]) -> LakeSnapshot:
+    def commit(self, files: Sequence[FilesModel], properties: Mapping[str, str], _: Any) -> LakeSnapshot:
         base = None if self.snapshot is None else self.snapshot.id
         return self._model.commit(base, files, properties, replaces=self._replaces)
 
@@ -211,6 +212,8 @@ def _tiered(history: TieredHistory) -> Iterator[None]:
             keep_in_stream_ms=0,
             lake_file_size=None,
             lake_row_group_size=None,
+            lake_partitioned_by=(),
+            lake_sorted_by=(),
         )
         state = tables.open_log(history.cluster).state()
         return SimpleNamespace(properties=properties, replaced_table=state.replaced_table, schema=_SCHEMA, key=None)

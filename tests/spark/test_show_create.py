@@ -120,6 +120,8 @@ PROPERTIES: dict[str, tuple[str, dict[str, str]]] = {
     "lake-keep-in-stream": ("1 day", LAKE),
     "lake-file-size": ("64 MiB", LAKE),
     "lake-row-group-size": ("4 MiB", LAKE),
+    "lake-partitioned-by": ("bucket(16, id), truncate(4, name)", LAKE),
+    "lake-sorted-by": ("name DESC, id NULLS LAST", LAKE),
     "segments": ("3", {}),
     "scaling": ("100 events/s", {}),
     "scale-factor": ("4", {"scaling": "100 events/s"}),

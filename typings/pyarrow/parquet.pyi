@@ -31,6 +31,8 @@ class FileMetaData:
     schema: ParquetSchema
     def row_group(self, i: int) -> RowGroupMetaData: ...
 
+def read_metadata(where: object) -> FileMetaData: ...
+
 class ParquetFile:
     metadata: FileMetaData
     schema_arrow: Schema

@@ -332,7 +332,8 @@ class _Read:
             base, predicates = snapshot.base, self.request.predicates
             reader.wanted = wanted_of_base(self.definition, base, predicates)
             newer = [part for part in behind_base(snapshot).parts if part.size]
-            return self.planned(reader, newer, seen, lake=(base_bytes(self.definition, base), base.rows))
+            size = base_bytes(self.definition, base, reader.wanted)
+            return self.planned(reader, newer, seen, lake=(size, base.rows))
         if snapshot.lake is None:
             return self.planned(reader, parts, seen, snapshot.counted)
         columns, predicates = self.request.columns, self.request.predicates

@@ -50,12 +50,15 @@ from pyspark_pravega.connector.table import (
     COMPATIBILITY,
     COMPRESSION,
     ENCODING_HEADER,
+    ICEBERG,
     INDEX_COLUMNS,
     KEY_PROPERTIES,
+    LAKE,
     PINNED_SCHEMA,
     PRIMARY_KEY,
     TableDefinition,
     TableProperties,
+    check_lake,
     check_schema_is_there,
     given_properties,
     indexed_names,
@@ -70,6 +73,7 @@ from pyspark_pravega.errors import (
     UnsupportedOperationError,
     UnsupportedTypeError,
 )
+from pyspark_pravega.lake import PARTITIONED_BY, SORTED_BY
 from pyspark_pravega.serde.formats import FORMATS, RAW, REGISTERED, STRING, SYNONYMS, Schema, registered_schema
 from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.values import names_of
@@ -423,6 +427,12 @@ def _not_read(definition: TableDefinition, changed: Collection[str]) -> dict[str
         indexed_names(definition.schema, names_of(kept.get(INDEX_COLUMNS, "")))
     except (InvalidNameError, UnsupportedTypeError):
         names.add(INDEX_COLUMNS)
+    for name in (PARTITIONED_BY, SORTED_BY):
+        if name in kept:
+            try:
+                check_lake(definition.schema, TableProperties({LAKE: ICEBERG, name: kept[name]}))
+            except (ConfigurationError, InvalidNameError, UnsupportedTypeError):
+                names.add(name)
     return {name: kept[name] for name in names - set(changed) if name in kept}
 
 

@@ -24,6 +24,7 @@ from pyspark_pravega.connector.table import (
 )
 from pyspark_pravega.connector.write import Routing
 from pyspark_pravega.errors import ConfigurationError, InvalidNameError, UnsupportedOperationError, UnsupportedTypeError
+from pyspark_pravega.lake import PARTITIONED_BY, SORTED_BY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +95,12 @@ def uses_of(definition: TableDefinition) -> Iterator[Use]:
             f"TABLE ... SET TBLPROPERTIES ('{INDEX_COLUMNS}' = ...)"
         )
         yield Use(path=(name,), says=says)
+    for name, some in ((PARTITIONED_BY, properties.lake_partitioned_by), (SORTED_BY, properties.lake_sorted_by)):
+        says = (
+            f'column "{{column}}" of stream "{{stream}}" is in "{name}": take it out first, ALTER TABLE ... SET '
+            f"TBLPROPERTIES ('{name}' = ...)"
+        )
+        yield from (Use(path=(*within, one.column), says=says) for one in some)
     for check in properties.checks:
         says = (
             f'column "{{column}}" of stream "{{stream}}" can\'t be {{done}}: constraint "{_escaped(check.name)}" '

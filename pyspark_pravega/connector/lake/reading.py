@@ -83,18 +83,19 @@ def lake_figures(settings: Settings, tiered: Tiered) -> tuple[int, int]:
     return len(files), sum(file.size for file in files)
 
 
-def base_bytes(definition: TableDefinition, base: Base) -> int:
-    """How many bytes the files have that hold the rows of a table with a key.
+def base_bytes(definition: TableDefinition, base: Base, wanted: tuple[Between, ...]) -> int:
+    """How many bytes the files have that hold the wanted rows of a table with a key.
 
     Args:
         definition: what the stream is as a table.
         base: its rows.
+        wanted: which values are.
 
     Raises:
         ConfigurationError: pyiceberg isn't installed.
     """
     store = lake_store(definition.settings)
-    return sum(file.size for file in load_iceberg().files_of(store, base.metadata, base.snapshot))
+    return sum(file.size for file in load_iceberg().files_of(store, base.metadata, base.snapshot, None, wanted))
 
 
 def wanted_of_base(definition: TableDefinition, base: Base, predicates: Predicates) -> tuple[Between, ...]:
@@ -287,7 +288,8 @@ def _wanted(columns: StructType, predicates: Predicates) -> tuple[Between, ...]:
             continue
         match predicate.comparison:
             case "=" | "<=>" | "IN":
-                wanted.append(Between(column=predicate.column, least=min(values), most=max(values)))
+                among = tuple(dict.fromkeys(values))
+                wanted.append(Between(column=predicate.column, least=min(values), most=max(values), among=among))
             case "<" | "<=":
                 wanted.append(Between(column=predicate.column, most=values[0]))
             case ">" | ">=" if not isinstance(values[0], float):

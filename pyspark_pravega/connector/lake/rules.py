@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.errors import UnsupportedOperationError
-from pyspark_pravega.lake import lake_schema
+from pyspark_pravega.lake import PARTITIONED_BY, SORTED_BY, Layout, lake_schema, of_columns
 from pyspark_pravega.serde.formats import REGISTERED
 from pyspark_pravega.serde.lenient import FAIL_FAST
 from pyspark_pravega.spark.types import DataType, StructField, StructType
@@ -37,6 +37,24 @@ def check_kept(definition: TableDefinition) -> pa.Schema:
     if why:
         raise UnsupportedOperationError(f'stream "{definition.stream}" can\'t go to the lake: {why}')
     return lake_schema(definition.schema)
+
+
+def layout_of(definition: TableDefinition) -> Layout:
+    """How a table's rows are laid out in the lake's files.
+
+    Args:
+        definition: what the stream is as a table.
+
+    Raises:
+        InvalidNameError: its properties name a column that isn't there.
+        UnsupportedTypeError: or one with a type that can't be used so.
+        ConfigurationError: one is there twice, or they mean nothing.
+    """
+    properties, columns = definition.properties, definition.schema
+    return Layout(
+        partitions=of_columns(PARTITIONED_BY, properties.lake_partitioned_by, columns),
+        order=of_columns(SORTED_BY, properties.lake_sorted_by, columns),
+    )
 
 
 def check_added(definition: TableDefinition, name: str, kind: DataType) -> None:

@@ -5,7 +5,8 @@ A task gets segments with all those that have come in their place, so that a rou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,8 +28,10 @@ from pyspark_pravega.lake import (
     LakeFile,
     Span,
     Store,
+    by_events,
     groups_in,
     load_iceberg,
+    made_by,
     read_span,
     rows_of_versions,
 )
@@ -100,9 +103,12 @@ class LakeSlice(InputPartition):
         span: Span,
         shown: LakeSpan,
         size: int,
+        laid_out: frozenset[str] = frozenset(),
     ) -> None:
         super().__init__(files[0][0])
         self.store, self.stream, self.bytes = store, stream, size
+        self.laid_out = laid_out
+        """Files whose rows don't stand in the order of their events."""
         self.files, self.span = tuple(files), span
         self.metadata, self.snapshot = shown.metadata, shown.snapshot
         self.times: Mapping[int, int] = {}
@@ -145,8 +151,10 @@ def lake_slices(client: Client, stream: Stream, wanted: LakeSpan) -> list[LakeSl
         else:
             packed.append(family)
             size = own
+    laid_out = frozenset(file.path for file in files if file.is_laid_out)
     return [
-        _slice(store, stream, groups, {segment: bounds[segment] for segment in family}, wanted) for family in packed
+        _slice(store, stream, groups, {segment: bounds[segment] for segment in family}, wanted, laid_out)
+        for family in packed
     ]
 
 
@@ -250,17 +258,32 @@ def slice_batches(partition: LakeSlice, schema: StructType, *, changes: bool = F
     wanted = to_arrow_schema(schema, timezone="UTC")
     of_changes = CHANGE_COLUMNS.fieldNames() if changes else []
     names = [] if schema == ROW_MARKER else [name for name in wanted.names if name not in of_changes]
-    for path, groups in partition.files:
-        for batch in read_span(partition.store, path, groups, names, partition.span):
-            check_wanted()
-            if schema == ROW_MARKER:
-                yield pa.record_batch([pa.array(np.zeros(batch.num_rows, np.int32))], schema=wanted)
-            else:
-                arrays = [
-                    _column_of_changes(partition, batch, field) if field.name in of_changes else _column(batch, field)
-                    for field in wanted
-                ]
-                yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
+    for batch in _in_order(partition, names):
+        check_wanted()
+        if schema == ROW_MARKER:
+            yield pa.record_batch([pa.array(np.zeros(batch.num_rows, np.int32))], schema=wanted)
+        else:
+            arrays = [
+                _column_of_changes(partition, batch, field) if field.name in of_changes else _column(batch, field)
+                for field in wanted
+            ]
+            yield pa.RecordBatch.from_arrays(arrays, schema=wanted)
+
+
+def _in_order(partition: LakeSlice, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The rows, those of a segment in the order of their events."""
+
+    def of_files(files: Iterable[tuple[str, tuple[int, ...]]]) -> Iterator[pa.RecordBatch]:
+        for path, groups in files:
+            yield from read_span(partition.store, path, groups, names, partition.span)
+
+    def tiering(file: tuple[str, tuple[int, ...]]) -> str:
+        # All files of one are laid out, or none is.
+        return made_by(file[0]) if file[0] in partition.laid_out else ""
+
+    for name, files in itertools.groupby(partition.files, key=tiering):
+        rows = of_files(files)
+        yield from by_events(rows) if name else rows
 
 
 def _column_of_changes(partition: LakeSlice, batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
@@ -286,6 +309,7 @@ def _slice(
     groups: Sequence[GroupOfRows],
     bounds: Mapping[int, tuple[int, int]],
     wanted: LakeSpan,
+    laid_out: frozenset[str],
 ) -> LakeSlice:
     numbers: dict[str, list[int]] = {}
     size = 0
@@ -294,7 +318,8 @@ def _slice(
             size += group.bytes
             numbers.setdefault(group.path, []).append(group.number)
     span = Span(after=wanted.after, last=wanted.last, segments=dict(bounds))
-    return LakeSlice(store, stream, [(path, tuple(some)) for path, some in numbers.items()], span, wanted, size)
+    files = [(path, tuple(some)) for path, some in numbers.items()]
+    return LakeSlice(store, stream, files, span, wanted, size, laid_out.intersection(numbers))
 
 
 def _files(store: Store, wanted: LakeSpan) -> list[LakeFile]:
@@ -304,8 +329,9 @@ def _files(store: Store, wanted: LakeSpan) -> list[LakeFile]:
     files: list[LakeFile] = load_iceberg().files_of(store, wanted.metadata, wanted.snapshot, wanted.last, versions)
     first: dict[str, int] = {}
     for file in files:
-        first[file.made_by] = min(first.get(file.made_by, file.first), file.first)
-    return sorted(files, key=lambda file: (first[file.made_by], file.path))
+        tiering = made_by(file.path)
+        first[tiering] = min(first.get(tiering, file.first), file.first)
+    return sorted(files, key=lambda file: (first[made_by(file.path)], file.path))
 
 
 def _families(ranges: SegmentRanges, segments: Mapping[int, tuple[int, int]]) -> list[set[int]]:

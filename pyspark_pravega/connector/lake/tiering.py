@@ -31,7 +31,7 @@ from pyspark_pravega.connector.base import COLUMNS, check_base, check_fits
 from pyspark_pravega.connector.lake.last_rows import last_rows
 from pyspark_pravega.connector.lake.pieces import PiecesReader
 from pyspark_pravega.connector.lake.releasing import release_tiered
-from pyspark_pravega.connector.lake.rules import check_kept
+from pyspark_pravega.connector.lake.rules import check_kept, layout_of
 from pyspark_pravega.connector.lake.versions import versioned
 from pyspark_pravega.connector.log import (
     Commit,
@@ -61,7 +61,15 @@ from pyspark_pravega.errors import (
     TableChangedError,
     UnsupportedOperationError,
 )
-from pyspark_pravega.lake import POSITIONS, VERSION, FileWriter, LakeConfiguration, LakeSnapshot, load_iceberg
+from pyspark_pravega.lake import (
+    POSITIONS,
+    VERSION,
+    FileWriter,
+    LaidOutWriter,
+    LakeConfiguration,
+    LakeSnapshot,
+    load_iceberg,
+)
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.spark.types import StructType
 
@@ -175,6 +183,7 @@ class _Tiering:
                 f"stream \"{stream}\" has no lake: ALTER TABLE ... SET TBLPROPERTIES ('lake' = 'iceberg')"
             )
         check_kept(definition)
+        layout_of(definition)
         self._properties, self._is_keyed = definition.properties, definition.key is not None
         self._iceberg: Any = load_iceberg()
         self._ledger = create_ledger(self._client, stream)
@@ -289,10 +298,12 @@ class _Tiering:
             check_fits(definition, StructType.fromJson(json.loads(snapshot.properties[COLUMNS])))
         whole = self._rows_of_keys(target) if self._is_keyed else None
         parts, commits = self._wanted(lake, target, whole, replaces=replaces)
-        change = table.change(columns, replaces=replaces)
+        layout = layout_of(definition)
+        change = table.change(columns, layout, replaces=replaces)
         size = self._properties.lake_file_size or FILE_SIZE
         group_size = self._properties.lake_row_group_size or ROW_GROUP_SIZE
-        writer = FileWriter(table.store, table.folder, self._by, change.schema, size, group_size)
+        files = FileWriter(table.store, table.folder, self._by, change.schema, size, group_size)
+        writer = LaidOutWriter(files, change.partitioned_by, layout.order) if layout else files
         seen: set[int] = set()
         try:
             for segment, batch in _batches(definition, parts, commits, whole):
@@ -323,9 +334,9 @@ class _Tiering:
             raise
         return self._committed(change, writer, properties), len(writer.paths)
 
-    def _committed(self, change: Any, writer: FileWriter, properties: dict[str, str]) -> LakeSnapshot:
+    def _committed(self, change: Any, writer: FileWriter | LaidOutWriter, properties: dict[str, str]) -> LakeSnapshot:
         try:
-            snapshot: LakeSnapshot = change.commit(writer.paths, properties)
+            snapshot: LakeSnapshot = change.commit(writer.paths, properties, writer.partitions)
         except ConflictError:
             writer.discard()
             raise

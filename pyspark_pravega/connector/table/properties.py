@@ -32,6 +32,16 @@ from pyspark_pravega.connector.options import isolation_level, parse_bad_events,
 from pyspark_pravega.connector.table.constraints import CHECKS, DEFAULTS, Check
 from pyspark_pravega.declared import Properties, Property
 from pyspark_pravega.errors import ConfigurationError
+from pyspark_pravega.lake import (
+    PARTITIONED_BY,
+    SORTED_BY,
+    PartitionedBy,
+    SortedBy,
+    listed,
+    of_columns,
+    partitioned_by,
+    sorted_by,
+)
 from pyspark_pravega.serde import compression
 from pyspark_pravega.serde.formats import AVRO, REGISTERED
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, FAIL_FAST, PERMISSIVE
@@ -61,6 +71,7 @@ KEY_TEXTS, PLAIN = "_key_texts", "plain"
 
 LAKE, LAKE_AFTER, LAKE_KEEP, LAKE_FILE_SIZE = "lake", "lake-after", "lake-keep-in-stream", "lake-file-size"
 LAKE_ROW_GROUP_SIZE = "lake-row-group-size"
+LAKE_PARTITIONED_BY, LAKE_SORTED_BY = PARTITIONED_BY, SORTED_BY
 ICEBERG = "iceberg"
 
 EVENTS, KEYS, WRITES, VERSIONS, IN_LAKE = "The events", "Keys", "Writes", "Versions", "The lake"
@@ -389,6 +400,27 @@ class TableProperties(Properties):
         default=None,
     )
 
+    lake_partitioned_by = Property[tuple[PartitionedBy, ...]](
+        name=LAKE_PARTITIONED_BY,
+        group=IN_LAKE,
+        value="columns, transforms: `days(at), bucket(16, id)`",
+        unset="no partitions",
+        about="what rows of a file there have in common",
+        parse=partitioned_by,
+        default=(),
+        spell=lambda text: listed(partitioned_by(LAKE_PARTITIONED_BY, text)),
+    )
+    lake_sorted_by = Property[tuple[SortedBy, ...]](
+        name=LAKE_SORTED_BY,
+        group=IN_LAKE,
+        value="columns: `id, at DESC`",
+        unset="by their events",
+        about="how rows of a file there are sorted",
+        parse=sorted_by,
+        default=(),
+        spell=lambda text: listed(sorted_by(LAKE_SORTED_BY, text)),
+    )
+
     # Kept with the table, and given by nobody.
     columns = Property[StructType | None](name=COLUMNS, parse=_columns, default=None)
     defaults = Property[Mapping[str, str]](name=DEFAULTS, parse=_defaults, default={})
@@ -414,18 +446,24 @@ def given_properties(texts: Mapping[str, str]) -> dict[str, str]:
     return {name: text for name, text in texts.items() if not name.startswith("_")}
 
 
-def check_lake(kept: TableProperties) -> None:
+def check_lake(schema: StructType, kept: TableProperties) -> dict[str, str]:
     """Refuse the properties of a lake where they don't go together, or the table can't have one.
 
     Args:
-        kept: the table's, each of which means something.
+        schema: the table's columns.
+        kept: the table's properties, each of which means something.
+
+    Returns:
+        Those that name columns, as the table spells them.
 
     Raises:
         ConfigurationError: they don't.
+        InvalidNameError: they name a column that isn't there.
+        UnsupportedTypeError: or one whose type can't be used so.
     """
     given = sorted(kept.keys() & TableProperties.names(IN_LAKE))
     if not given:
-        return
+        return {}
     if LAKE not in kept:
         raise ConfigurationError(f'"{given[0]}" goes with "{LAKE}": set both')
     if kept.get(FORMAT, AVRO) not in REGISTERED:
@@ -435,6 +473,11 @@ def check_lake(kept: TableProperties) -> None:
             f'"{LAKE_AFTER}" goes with tables without a primary key: rows of one with a key go to the lake as of its '
             "last version. Leave it out"
         )
+    layouts: dict[str, tuple[PartitionedBy, ...] | tuple[SortedBy, ...]] = {
+        PARTITIONED_BY: of_columns(PARTITIONED_BY, kept.lake_partitioned_by, schema),
+        SORTED_BY: of_columns(SORTED_BY, kept.lake_sorted_by, schema),
+    }
+    return {name: listed(some) for name, some in layouts.items() if some}
 
 
 KEY_PROPERTIES = TableProperties.names(KEYS) - {COMPACT_WHEN}

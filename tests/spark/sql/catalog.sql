@@ -100,6 +100,10 @@ SELECT id, n FROM orders ORDER BY id LIMIT 1;
 --> 1	NULL
 ALTER TABLE orders SET TBLPROPERTIES ('compatibility' = 'Full', 'tags' = 'a, b', 'compression' = 'gzip');
 ALTER TABLE orders UNSET TBLPROPERTIES ('retention', 'team.owner');
+ALTER TABLE orders SET TBLPROPERTIES ('lake' = 'iceberg', 'lake-partitioned-by' = 'Bucket(16, customer)');
+SHOW TBLPROPERTIES orders ('lake-partitioned-by');
+--> lake-partitioned-by	bucket(16, customer)
+ALTER TABLE orders UNSET TBLPROPERTIES ('lake', 'lake-partitioned-by');
 SELECT * FROM `orders$properties` WHERE key IN ('compatibility', 'tags', 'compression', 'retention', 'team.owner') ORDER BY key;
 --> compatibility	Full
 --> compression	gzip
