@@ -32,6 +32,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # Processes that run tests; each has servers and a Spark session of its own (8 GB of memory).
 WORKERS ?= 3
 
+# Whose turn it is of the tests that run in turn: the commit's number (docs/testing.md).
+COMMITS = $(or $(TURN),$(shell git rev-list --count HEAD 2>/dev/null || echo 0))
+
 # PRAVEGA=0.12 lets sandboxes run that version of Pravega (docs/pravega-versions.md).
 ifdef PRAVEGA
 export PYSPARK_PRAVEGA_SANDBOX_PRAVEGA := $(PRAVEGA)
@@ -199,18 +202,20 @@ $(DOCS)/.ready: docs/requirements.lock
 quick: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --ignore tests/chaos --ignore tests/servers -m "not server and not spark" $(ARGS)
 
-# Every promise, on real servers (docs/testing.md); ARGS="tests/spark -k streaming" takes some. COVERAGE=1 measures what
-# is covered, for `make coverage`. SPARK=4.1 takes another pyspark, and skips what needs a later one. A quarter of the
-# longest tests runs, by the commit's number; ALL=1, SPARK and ARGS run all of them.
-test: export TESTS_TURN := $(if $(ALL)$(SPARK)$(ARGS)$(COVERAGE),,$(or $(TURN),$(shell git rev-list --count HEAD 2>/dev/null || echo 0)))
+# The tests, on real servers (docs/testing.md); ARGS="tests/spark -k streaming" takes some. COVERAGE=1 measures what
+# is covered, for `make coverage`. SPARK=4.1 takes another pyspark, and skips what needs a later one. Half of
+# the tests with servers run, of the longest less, by the commit's number; ALL=1, SPARK and ARGS run all of them, TURN=N
+# those of another commit.
+test: export TESTS_TURN := $(if $(ALL),,$(or $(TURN),$(if $(SPARK)$(ARGS)$(COVERAGE),,$(COMMITS))))
 test:
 	@$(MAKE) --no-print-directory -j3 $(STAMP) servers browser $(if $(SPARK),classes-$(SPARK),classes) dbt-suite-tools $(TRIED)
 	$(if $(COVERAGE),$(BIN)/python -m coverage erase)
 	$(if $(SPARK),$(VENV)/spark-$(SPARK)/bin,$(BIN))/python $(if $(COVERAGE),-m coverage run) -m pytest -n $(WORKERS) --ignore tests/chaos --ignore tests/servers $(ARGS)
 
-# Once more without the native codec, where one has a part in it: the plain one has to give the same answers.
+# Once more without the native codec, where one has a part in it: the plain one has to give the same answers. Of the
+# tests in turn it runs those that `make test` runs at the same commit; ALL=1 runs all.
 test-plain:
-	PYSPARK_PRAVEGA_NATIVE=0 $(MAKE) test ARGS="tests/serde --ignore tests/serde/test_types.py \
+	PYSPARK_PRAVEGA_NATIVE=0 $(MAKE) test TURN=$(COMMITS) ARGS="tests/serde --ignore tests/serde/test_types.py \
 		tests/spark/test_type_crossing.py tests/spark/test_query_crossing.py tests/interop/test_formats_in_java.py \
 		tests/spark/test_tables.py::test_every_type_comes_back_as_it_went_in \
 		tests/spark/test_tables.py::test_rows_of_a_key_keep_their_order \
@@ -258,12 +263,13 @@ chaos: $(STAMP)
 		CDC_KILLS=$${CDC_KILLS:-6} REAL_TIME_KILLS=$${REAL_TIME_KILLS:-100} REAL_TIME_ONCE_KILLS=$${REAL_TIME_ONCE_KILLS:-200} CREATED_TABLES=$${CREATED_TABLES:-5000} \
 		TRANSACTION_ROUNDS=$${TRANSACTION_ROUNDS:-100} FAN_OUT_KILLS=$${FAN_OUT_KILLS:-100} $(BIN)/python -m pytest tests/chaos -s $(ARGS)
 
-# Each kind for a short time, from the first seed on, 20 real-time queries that write exactly once, and one fault of a
-# cluster.
+# Half of the kinds for a short time, from the first seed on, at the next commit the other half; five real-time queries
+# that write exactly once, at the next commit with the next five seeds; and one fault of a cluster. ALL=1 runs all kinds.
+chaos-sample: export TESTS_TURN := $(if $(ALL)$(ARGS)$(CHAOS_FIRST_SEED),,$(COMMITS))
 chaos-sample: $(STAMP)
 	CHAOS_SAMPLE_S=$${CHAOS_SAMPLE_S:-30} CHAOS_WRITE_SAMPLE_S=$${CHAOS_WRITE_SAMPLE_S:-45} \
 		CHAOS_STREAMS_SAMPLE_S=$${CHAOS_STREAMS_SAMPLE_S:-20} CHAOS_THROUGH_RUNS=$${CHAOS_THROUGH_RUNS:-1} INGESTION_KILLS=$${INGESTION_KILLS:-1} \
-		REAL_TIME_ONCE_KILLS=$${REAL_TIME_ONCE_KILLS:-20} \
+		REAL_TIME_ONCE_KILLS=$${REAL_TIME_ONCE_KILLS:-5} \
 		$(BIN)/python -m pytest tests/chaos -n $(WORKERS) -rP $(ARGS)
 	$(if $(ARGS),,$(BIN)/python -m pytest -rP tests/servers/test_sample.py)
 

@@ -25,7 +25,7 @@ from hypothesis import settings as hypothesis_settings
 from java_tools import make_home
 from server_tools import FORMAT_CLASSES, KINDS, Servers, kinds_named, wants_thrift
 from since import SPARK, is_missing
-from turns import TURNS, others
+from turns import others, turn, words
 
 from pyspark_pravega.client import Client
 from pyspark_pravega.registry import SchemaRegistry
@@ -127,11 +127,9 @@ def _share_compiled_python() -> None:
 
 def pytest_report_header() -> list[str]:
     """Say whether JVMs have archives of their classes: without them all takes longer. And which tests are left out."""
-    turn = os.environ.get("TESTS_TURN")
-    taken = f"turn {int(turn) % TURNS + 1} of {TURNS}, ALL=1 runs all" if turn else "all"
     return [
         f"archives of classes: {len(present_archives())} of {len(ARCHIVES)} (make classes)",
-        f"tests that are run in turn: {taken}",
+        f"tests that are run in turn: {words()}",
     ]
 
 
@@ -175,18 +173,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Leave out what has its turn in another run, where TESTS_TURN says whose turn it is.
     """
-    if turn := os.environ.get("TESTS_TURN"):
-        left = others(items, int(turn))
-        config.hook.pytest_deselected(items=[item for item in items if item in left])
-        items[:] = [item for item in items if item not in left]
-    names: dict[Path, set[str]] = {}
     for item in items:
         wanted = set(getattr(item, "fixturenames", ()))
         if wanted & (SERVER_FIXTURES | SPARK_FIXTURES):
             item.add_marker("server")
         if wanted & SPARK_FIXTURES:
             item.add_marker("spark")
-        names.setdefault(item.path, set()).update(wanted, {mark.name for mark in item.iter_markers()})
+    if (number := turn()) is not None:
+        left = others(items, number)
+        config.hook.pytest_deselected(items=[item for item in items if item in left])
+        items[:] = [item for item in items if item not in left]
+    names: dict[Path, set[str]] = {}
+    for item in items:
+        used = {*getattr(item, "fixturenames", ()), *(mark.name for mark in item.iter_markers())}
+        names.setdefault(item.path, set()).update(used)
     places = {path: _place(path, used) for path, used in names.items()}
     items.sort(key=lambda item: places[item.path])
 

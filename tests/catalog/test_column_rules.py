@@ -154,6 +154,7 @@ def test_a_constraint_is_added_beside_others_who_write(
 
 @pytest.mark.server
 @pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
+@pytest.mark.in_turn
 def test_rules_follow_their_columns(catalog: Catalog, scope: str, table_format: str) -> None:
     columns = StructType(
         [

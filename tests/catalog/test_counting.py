@@ -137,6 +137,7 @@ _STEPS = ("insert", "insert", "scale", "others", "overwrite", "truncate")
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.in_turn
 def test_versions_and_their_changes_are_counted_as_reading_them_does(catalog: Catalog, scope: str, seed: int) -> None:
     """Of a random history, each moment and each range of versions, where reading it says anything at all."""
     chance, stream = random.Random(seed), make(catalog, scope, segments=2)

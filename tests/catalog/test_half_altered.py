@@ -101,6 +101,7 @@ def _no_properties(patch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("breaks", [_no_group, _no_schema, _no_format, _no_properties])
 @pytest.mark.parametrize("before", [None, "string"])
+@pytest.mark.in_turn
 def test_a_first_schema_is_given_by_the_statement_that_is_run_again(
     catalog: Catalog,
     scope: str,

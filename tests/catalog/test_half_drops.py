@@ -258,6 +258,7 @@ def test_a_log_without_a_stream_keeps_no_namespace_from_being_dropped(catalog: C
         (False, "deleteKeyValueTable", 1),
     ],
 )
+@pytest.mark.in_turn
 def test_a_drop_that_others_overtake_leaves_the_table_that_they_have_made(
     settings: Settings,
     catalog: Catalog,

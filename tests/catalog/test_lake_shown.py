@@ -132,6 +132,7 @@ def test_a_table_that_cannot_be_read_does_not_hide_the_others(
     table.check()
 
 
+@pytest.mark.in_turn
 def test_the_command_goes_on_until_it_is_ended(catalog: Catalog, scope: str, tmp_path: Path) -> None:
     """Each time with all that has come meanwhile; SIGTERM leaves nothing half done."""
     table = Table(catalog, scope, tmp_path, **{"lake-keep-in-stream": "0 ms"})

@@ -127,6 +127,7 @@ class Query:
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("LAKE_SEEDS", "6"))))
+@pytest.mark.in_turn
 def test_random_histories_are_streamed_once_in_order(
     catalog: Catalog, scope: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -259,6 +260,7 @@ def test_rows_that_were_replaced_before_they_were_read_are_lost(catalog: Catalog
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("LAKE_SEEDS", "3"))))
+@pytest.mark.in_turn
 def test_several_streams_of_which_some_have_a_lake(catalog: Catalog, scope: str, tmp_path: Path, seed: int) -> None:
     """By queries over all of them, one of which is killed again and again, and by batches."""
     dice = random.Random(seed)

@@ -163,6 +163,7 @@ def others_come(catalog: Catalog, stream: Stream, ledger: Ledger, count: int) ->
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__.strip("_"))
+@pytest.mark.in_turn
 def test_a_repeated_commit_changes_nothing_however_much_came_between(
     catalog: Catalog, scope: str, kind: Callable[[Catalog, TableDefinition], Made]
 ) -> None:

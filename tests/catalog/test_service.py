@@ -252,6 +252,7 @@ def test_a_slow_request_holds_up_no_other(service: Service, scope: str, silent: 
 
 
 @server
+@pytest.mark.in_turn
 def test_statements_that_wait_for_one_table_hold_up_no_other(settings: Settings, catalog: Catalog, scope: str) -> None:
     """However many there are: whoever commits must not wait in their queue."""
     sick, well = make(catalog, scope, "sick"), make(catalog, scope, "well")

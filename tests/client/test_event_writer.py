@@ -200,6 +200,7 @@ def check_order(client: Client, stream: Stream, keys: int, count: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.in_turn
 def test_events_keep_their_order_while_the_stream_scales(client: Client, scope: str, seed: int) -> None:
     stream = make_stream(client, scope, f"scaled-{seed}", segments=2)
     chance = random.Random(seed)

@@ -106,6 +106,7 @@ def run_seed(client: Client, stream: Stream, seed: int) -> Counter[str]:
     return done
 
 
+@pytest.mark.in_turn
 def test_each_event_once_whoever_writes_it_while_the_stream_scales(client: Client, scope: str) -> None:
     total = Counter[str]()
     for seed in range(FIRST_SEED, FIRST_SEED + SEEDS):

@@ -69,6 +69,7 @@ def run(way: str, settings: Settings, scope: str) -> str:
 
 
 @pytest.mark.parametrize("way", ["transaction", "direct"])
+@pytest.mark.in_turn
 def test_a_stream_may_have_more_segments_than_a_process_opens_files(
     client: Client, settings: Settings, scope: str, way: str
 ) -> None:

@@ -126,6 +126,7 @@ def write_elsewhere(options: dict[str, str], ticket: bytes, first: int) -> None:
         part.write_batch(*keyed(range(first, first + 100)))
 
 
+@pytest.mark.in_turn
 def test_several_processes_write_into_one_transaction(client: Client, settings: Settings, stream: Stream) -> None:
     transaction = client.transaction(stream)
     ticket = pickle.dumps(transaction.transaction)

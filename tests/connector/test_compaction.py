@@ -55,6 +55,7 @@ class ProcessDiedError(Exception):
 
 @pytest.mark.parametrize("mode", ["exactly-once", "at-least-once"])
 @pytest.mark.parametrize("step", STEPS)
+@pytest.mark.in_turn
 def test_what_is_written_meanwhile_wins(table: TableDefinition, client: Client, step: str, mode: str) -> None:
     """Rows that change, go and come while a compaction runs, in a commit or without one; and a scale."""
     expected: dict[int, str | None] = rows_of(table, client)
@@ -224,6 +225,7 @@ def test_events_that_are_to_be_kept_are_kept(catalog: Catalog, table: TableDefin
     assert client.controller.head(table.stream) != head
 
 
+@pytest.mark.in_turn
 def test_subscribers_keep_what_they_have_to_read(table: TableDefinition, client: Client) -> None:
     """Of a query over CHANGES that has told its version; of others everything stays."""
     options = ReadOptions(subscriber=f"follower-{table.stream.name}")

@@ -169,6 +169,7 @@ def test_readers_are_never_held_up_by_a_promise(
     assert sorted(read_events(client, table)) == [b"promised", b"visible"]
 
 
+@pytest.mark.in_turn
 def test_a_stream_is_sealed_whatever_is_committed_at_that_moment(
     client: Client, settings: Settings, scope: str
 ) -> None:

@@ -111,6 +111,7 @@ def test_who_comes_while_events_are_removed_is_seen(catalog: Catalog, table: Tab
         catalog.procedures.call("create_cut", [name, "late", "2"])
 
 
+@pytest.mark.in_turn
 def test_cuts_are_kept_when_the_log_has_forgotten_the_compaction(catalog: Catalog, scope: str, client: Client) -> None:
     """Another cut goes, a subscriber goes: what this one needs stays until it goes itself."""
     made = catalog.tables.create([scope], "keyed", COLUMNS, [], {"primary-key": "id", "history": "100"})

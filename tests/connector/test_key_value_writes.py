@@ -161,6 +161,7 @@ def test_changes_are_those_of_what_was_read(made: KeyValueDefinition) -> None:
         assert there(made) == {1: "ours", 2: "theirs", 4: "d", 5: "theirs"}
 
 
+@pytest.mark.in_turn
 def test_what_others_have_put_is_not_taken_for_ones_own(made: KeyValueDefinition) -> None:
     """Two statements that have read the same, and make the same of it, as increments do: one of them is refused."""
     KeyValueJob(plan(made), 1).commit_job([KeyValueJob(plan(made), 1).write_task(rows({1: "1", 2: "1"}))])

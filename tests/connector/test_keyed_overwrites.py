@@ -45,6 +45,7 @@ class Overwrite:
 
 @pytest.mark.parametrize("level", ["snapshot", "serializable"])
 @pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
+@pytest.mark.in_turn
 def test_what_came_since_stays_and_wins(
     catalog: Catalog, scope: str, client: Client, table_format: str, level: str
 ) -> None:
@@ -116,6 +117,7 @@ def test_events_of_others_are_not_marked(catalog: Catalog, scope: str, client: C
 
 @pytest.mark.parametrize("planned_before", [False, True])
 @pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
+@pytest.mark.in_turn
 def test_values_of_a_column_that_a_statement_does_not_know_stay(
     catalog: Catalog, scope: str, client: Client, table_format: str, planned_before: bool
 ) -> None:

@@ -96,6 +96,7 @@ def tables(client: Client, settings: Settings, scope: str) -> list[TableDefiniti
 
 
 @pytest.mark.parametrize("step", STEPS)
+@pytest.mark.in_turn
 def test_others_finish_or_withdraw_what_a_dead_driver_has_left(
     client: Client, tables: list[TableDefinition], monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

@@ -45,6 +45,7 @@ def polling(threads: ThreadPoolExecutor, look: Callable[[], int], seen: list[int
         over.set()
 
 
+@pytest.mark.in_turn
 def test_a_snapshot_holds_each_commit_whole_though_the_plain_tail_does_not(
     client: Client, settings: Settings, scope: str
 ) -> None:

@@ -19,7 +19,7 @@ from page_tools import RUNNABLE, Snippet, snippets
 
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn]
 FOUND = "using the running sandbox, Pravega 0.13, controller {}"
 
 

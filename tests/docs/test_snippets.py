@@ -220,6 +220,7 @@ def test_statements_are_told_apart() -> None:
         if page != "README.md" and runs(page)
     ],
 )
+@pytest.mark.in_turn
 def test_what_a_page_shows_runs(page: str, reader: Reader, record_property: Callable[[str, object], None]) -> None:
     reader.sql(MADE_BEFORE.get(page, ""))
     reader.define(STAND_INS.get(page, ""))

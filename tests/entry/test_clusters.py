@@ -26,7 +26,7 @@ from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.sandbox.ports import free_ports
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn(8, whole=True)]
 
 PAGE = "docs/clusters.md"
 PROGRAM = Path(__file__).parent / "cluster_program.py"

@@ -18,7 +18,7 @@ from program_tools import answer_of
 
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn(8, whole=True)]
 
 CLIENT = """
 import sys

@@ -23,7 +23,7 @@ from run_dbt_suite import run_suite
 
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.since_spark("4.2")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.since_spark("4.2"), pytest.mark.in_turn(8, whole=True)]
 
 ROOT = Path(__file__).parents[2]
 DEMO = runpy.run_path(str(ROOT / "examples" / "nyc_flights.py"))
@@ -208,7 +208,6 @@ def test_against_the_thrift_server(running: Dbt, flights: Any) -> None:
     builds_twice_and_documents(running, "thrift", "nyc_marts", range(5, 8), flights)
 
 
-@pytest.mark.in_turn
 def test_in_a_session_of_its_own(running: Dbt, flights: Any) -> None:
     """What the tests of the project say of a second run, the other target has shown."""
     builds_twice_and_documents(running, "session", "nyc_session_marts", range(8, 10), flights, again="run")

@@ -124,6 +124,7 @@ def make(settings: Settings, scope: str, table: str, columns: StructType = COLUM
 
 
 @pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
+@pytest.mark.in_turn
 def test_lines_that_are_put_are_the_lines_that_are_shown(
     run: Run, settings: Settings, scope: str, monkeypatch: pytest.MonkeyPatch, table_format: str
 ) -> None:

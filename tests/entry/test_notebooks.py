@@ -155,7 +155,7 @@ def kernel(sandbox: Sandbox, folder: Path) -> Iterator[Kernel]:
     "name",
     [pytest.param(name, marks=pytest.mark.since_spark(SINCE[name]) if name in SINCE else ()) for name in CHECKS],
 )
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_a_notebook_runs(name: str, kernel: Kernel, folder: Path) -> None:
     notebook = kernel.execute(name, SOONER.get(name))
     CHECKS[name](output_of(notebook))

@@ -92,6 +92,7 @@ def table(sandbox: Sandbox) -> str:
     return f"{scope.replace('-', '_')}.t"
 
 
+@pytest.mark.in_turn
 def test_what_is_put_and_read_is_told_in_bytes_while_it_takes_long(
     sandbox: Sandbox, table: str, tmp_path: Path
 ) -> None:

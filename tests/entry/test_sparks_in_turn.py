@@ -17,7 +17,7 @@ from entry_tools import clean_environment
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.spark import versions
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn(8)]
 
 ROWS = 100
 PROGRAM = """

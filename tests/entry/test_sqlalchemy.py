@@ -19,7 +19,7 @@ from entry_tools import ThriftServer
 from sqlalchemy import Column, Date, Engine, MetaData, String, Table, cast, insert, literal, select, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn(4, whole=True)]
 
 ENV = """
 from alembic import context
@@ -120,7 +120,6 @@ class _Person(_Base):
 
 
 @pytest.mark.since_spark("4.1")
-@pytest.mark.in_turn
 def test_values_land_in_the_columns_that_a_statement_names(engine: Engine) -> None:
     with engine.connect() as connection:
         connection.execute(

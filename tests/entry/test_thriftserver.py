@@ -23,7 +23,7 @@ from waiting import eventually
 from pyspark_pravega.sandbox import Sandbox, places
 from pyspark_pravega.spark import needed
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn(4, whole=True)]
 
 SCRIPT = Path(__file__).parent / "sql" / "two_users.sql"
 USERS = ("ann", "bob")

@@ -13,7 +13,7 @@ from pyspark_pravega.sandbox import Sandbox
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_credentials_are_not_to_be_seen_and_ctrl_c_stops_all(secure_sandbox: Sandbox, tmp_path: Path) -> None:
     """Beside it: a user may have tables of Hive's in Spark's own catalog."""
     password = secure_sandbox.password_of("admin")

@@ -20,7 +20,12 @@ from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.spark import versions
 
 # The environment of another Spark has nothing that builds.
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.since_spark(versions.SUPPORTED[-1])]
+pytestmark = [
+    pytest.mark.server,
+    pytest.mark.spark,
+    pytest.mark.since_spark(versions.SUPPORTED[-1]),
+    pytest.mark.in_turn(8, whole=True),
+]
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ("Makefile", "setup.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE", "requirements.lock", "jvm")
@@ -142,7 +147,6 @@ def test_the_native_codec_is_used(machine: Machine, tmp_path: Path) -> None:
     assert codec["level"] == "ok", codec
 
 
-@pytest.mark.in_turn
 def test_a_worker_without_the_package_says_so_in_a_sentence(machine: Machine, sandbox: Sandbox, tmp_path: Path) -> None:
     """Also where the wheel was given by --py-files."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
@@ -196,7 +200,6 @@ def test_without_spark_a_command_that_needs_it_says_so_in_a_line(
     assert "or activate the environment that has Spark" in line
 
 
-@pytest.mark.in_turn
 def test_without_spark_rows_go_in_and_out(
     machine: Machine, without_spark: Machine, sandbox: Sandbox, tmp_path: Path
 ) -> None:

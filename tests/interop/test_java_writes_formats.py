@@ -61,6 +61,7 @@ def row(i: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("codec", ["None", "GzipCompressor", "SnappyCompressor"])
 @pytest.mark.parametrize("table_format", ["json", "protobuf"])
+@pytest.mark.in_turn
 def test_every_field(catalog: Catalog, scope: str, java: JavaPrograms, table_format: str, codec: str) -> None:
     stream = Stream(scope, "readings")
     catalog.client.controller.create_stream(stream, StreamConfiguration(scaling=ScalingPolicy(min_segments=1)))

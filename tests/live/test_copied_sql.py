@@ -19,7 +19,7 @@ from pyspark_pravega.settings import Settings
 pytestmark = [
     pytest.mark.server,
     pytest.mark.spark,
-    pytest.mark.in_turn,
+    pytest.mark.in_turn(8),
     pytest.mark.since_spark("4.2"),
     pytest.mark.skipif(not browser_is_there(), reason=MISSING),
 ]

@@ -30,7 +30,7 @@ from pyspark_pravega.live.server import LiveServer
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.sql.checkpoints import Folder
 
-pytestmark = pytest.mark.skipif(not browser_is_there(), reason=MISSING)
+pytestmark = [pytest.mark.skipif(not browser_is_there(), reason=MISSING), pytest.mark.in_turn]
 
 MANY = int(os.environ.get("LIVE_STREAMS", "250"))
 """Streams of a scope: more than an answer of the server has lines. To make one costs Pravega 23 ms of CPU."""
@@ -262,7 +262,7 @@ def assert_fits(window: Browser) -> None:
     assert_sound(window)
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_many_streams_stay_smooth(client: Client, scope: str, page: tuple[Browser, str]) -> None:
     """Few lines are in the document, each look is a short task, and the last stream can be reached."""
     window, url = page

@@ -37,7 +37,7 @@ from pyspark_pravega.sql.checkpoints import Folder
 from pyspark_pravega.sql.last_rows import last_rows
 
 QUERY = str(uuid.UUID(int=7))
-pytestmark = pytest.mark.usefixtures("no_sample_is_young")
+pytestmark = [pytest.mark.usefixtures("no_sample_is_young"), pytest.mark.in_turn]
 
 
 def write_epoch(catalog: Catalog, table: Stream, query: str, epoch: int, *ids: int) -> None:

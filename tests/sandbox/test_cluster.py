@@ -18,7 +18,7 @@ from pyspark_pravega.errors import SandboxError
 from pyspark_pravega.sandbox import Cluster, state
 from pyspark_pravega.sandbox.processes import ProcessId
 
-pytestmark = [pytest.mark.server, pytest.mark.in_turn]
+pytestmark = [pytest.mark.server, pytest.mark.in_turn(8)]
 
 _START = ("start", "--stores", "2", "--controllers", "2", "--heap", "256m", "--auth", "--tls")
 _LIMIT_S = 600

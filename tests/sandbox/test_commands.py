@@ -155,6 +155,7 @@ def test_stop_ends_both_and_may_be_said_twice(detached: subprocess.CompletedProc
     assert "==>" in run("logs", "--data-dir", folder).stdout
 
 
+@pytest.mark.in_turn
 def test_in_the_foreground_it_stays_until_it_is_stopped_from_elsewhere(tmp_path: Path) -> None:
     front = subprocess.Popen(
         command("start", "--heap", "512m"), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

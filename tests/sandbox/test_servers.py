@@ -164,6 +164,7 @@ def test_a_second_sandbox_runs_beside_the_first_on_the_ports_it_was_given(sandbo
     assert readiness.controller_answers(port_of(sandbox.controller_uri)) is None
 
 
+@pytest.mark.in_turn
 def test_a_controller_that_is_not_ready_yet_is_asked_again(second: Second) -> None:
     """For two seconds after its first answer nobody makes key-value tables there, and it failed with words of Java."""
     assert second.early.result() == 2
@@ -223,6 +224,7 @@ def third(second: Second, outliving: Client, tmp_path_factory: pytest.TempPathFa
     process.wait()
 
 
+@pytest.mark.in_turn
 def test_a_client_outlives_the_servers(third: Third, outliving: Client) -> None:
     """A new Pravega at the old address, with nothing of the old one's data."""
     assert third.process.poll() is None

@@ -19,7 +19,7 @@ QUICK = ("a_store_is_killed_and_started", "a_controller_is_killed", "a_controlle
 """The faults that are over within a minute, and need no more than one bookie."""
 _HERE = Path(__file__).parent
 
-pytestmark = [pytest.mark.server, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.server, pytest.mark.timeout(900), pytest.mark.in_turn(1)]
 
 
 def _seed() -> str:

@@ -17,6 +17,7 @@ from several_tables_faults import LATE_DROP_FAULTS, WIDE_FAULTS
 from simulation import MERGING, REPEATING, History, failures
 from tiered import FAULTS as TIERED_FAULTS
 from tiered import TIERED, TieredHistory
+from turns import TURNS
 from wide_tables import LATE_DROPS, WIDE, LateDropHistory, WideHistory
 
 SAMPLE, FEWER = 500, 150
@@ -32,9 +33,20 @@ RARE = {
 """Where to begin with faults that few histories tell of, or those from some seed on."""
 
 
+def part(number: int, first: int, count: int = SAMPLE) -> range:
+    """The seeds of a sample that are run in one turn."""
+    return range(first + number * count // TURNS, first + (number + 1) * count // TURNS)
+
+
+def test_all_turns_together_have_each_seed() -> None:
+    assert [seed for number in range(TURNS) for seed in part(number, 7, FEWER)] == list(range(7, 7 + FEWER))
+
+
+@pytest.mark.parametrize("number", range(TURNS))
 @pytest.mark.parametrize(("first", "count"), [(0, SAMPLE), (MERGING, SAMPLE), (REPEATING, FEWER)])
-def test_each_history_of_a_sample_is_explained(first: int, count: int) -> None:
-    assert failures(range(first, first + count), most=3) == []
+@pytest.mark.in_turn
+def test_each_history_of_a_sample_is_explained(first: int, count: int, number: int) -> None:
+    assert failures(part(number, first, count), most=3) == []
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
@@ -44,8 +56,10 @@ def test_a_fault_is_seen(fault: Fault) -> None:
     assert failures(range(first, first + ENOUGH), switch=fault)
 
 
-def test_each_history_of_a_table_with_a_key_is_explained() -> None:
-    assert failures(range(KEYED, KEYED + SAMPLE), most=3, make=KeyedHistory) == []
+@pytest.mark.parametrize("number", range(TURNS))
+@pytest.mark.in_turn
+def test_each_history_of_a_table_with_a_key_is_explained(number: int) -> None:
+    assert failures(part(number, KEYED), most=3, make=KeyedHistory) == []
 
 
 @pytest.mark.parametrize("fault", KEYED_FAULTS, ids=lambda fault: fault.__name__)
@@ -54,8 +68,10 @@ def test_a_fault_of_tables_with_keys_is_seen(fault: Fault) -> None:
     assert failures(range(KEYED, KEYED + ENOUGH), switch=fault, make=KeyedHistory)
 
 
-def test_each_history_of_transactions_over_tables_is_explained() -> None:
-    assert failures(range(TRANSACTIONS, TRANSACTIONS + SAMPLE), most=3, make=TransactionHistory) == []
+@pytest.mark.parametrize("number", range(TURNS))
+@pytest.mark.in_turn
+def test_each_history_of_transactions_over_tables_is_explained(number: int) -> None:
+    assert failures(part(number, TRANSACTIONS), most=3, make=TransactionHistory) == []
 
 
 @pytest.mark.parametrize("fault", TRANSACTION_FAULTS, ids=lambda fault: fault.__name__)
@@ -65,8 +81,10 @@ def test_a_fault_of_transactions_is_seen(fault: Fault) -> None:
     assert failures(range(first, first + ENOUGH), switch=fault, make=TransactionHistory)
 
 
-def test_each_history_of_transactions_beside_all_else_is_explained() -> None:
-    assert failures(range(WIDE, WIDE + SAMPLE), most=3, make=WideHistory) == []
+@pytest.mark.parametrize("number", range(TURNS))
+@pytest.mark.in_turn
+def test_each_history_of_transactions_beside_all_else_is_explained(number: int) -> None:
+    assert failures(part(number, WIDE), most=3, make=WideHistory) == []
 
 
 @pytest.mark.parametrize("fault", WIDE_FAULTS, ids=lambda fault: fault.__name__)
@@ -76,8 +94,10 @@ def test_a_fault_of_transactions_beside_all_else_is_seen(fault: Fault) -> None:
     assert failures(range(first, first + ENOUGH), switch=fault, make=WideHistory)
 
 
-def test_each_history_in_which_tables_are_dropped_beside_decisions_is_explained() -> None:
-    assert failures(range(LATE_DROPS, LATE_DROPS + SAMPLE), most=3, make=LateDropHistory) == []
+@pytest.mark.parametrize("number", range(TURNS))
+@pytest.mark.in_turn
+def test_each_history_in_which_tables_are_dropped_beside_decisions_is_explained(number: int) -> None:
+    assert failures(part(number, LATE_DROPS), most=3, make=LateDropHistory) == []
 
 
 @pytest.mark.parametrize("fault", LATE_DROP_FAULTS, ids=lambda fault: fault.__name__)
@@ -93,8 +113,10 @@ def test_a_committed_transaction_is_not_said_to_have_failed_when_a_table_of_it_i
     assert failures(range(seed, seed + 1), make=WideHistory) == []
 
 
-def test_each_history_of_a_table_with_a_lake_is_explained() -> None:
-    assert failures(range(TIERED, TIERED + SAMPLE), most=3, make=TieredHistory) == []
+@pytest.mark.parametrize("number", range(TURNS))
+@pytest.mark.in_turn
+def test_each_history_of_a_table_with_a_lake_is_explained(number: int) -> None:
+    assert failures(part(number, TIERED), most=3, make=TieredHistory) == []
 
 
 @pytest.mark.parametrize("fault", TIERED_FAULTS, ids=lambda fault: fault.__name__)

@@ -17,7 +17,7 @@ from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.log.tail import tail_bounds, take_tail
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.dropped]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.dropped, pytest.mark.in_turn]
 
 SMALL_ROWS, LARGE_ROWS = 2_000, 120_000
 FIRST_COMMITS, COMMITS_AT_MOST = 20, 400
@@ -48,6 +48,7 @@ def polling(
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.in_turn(8)
 def test_readers_see_each_insert_whole_or_not_at_all(spark: SparkSession, client: Client, namespace: str) -> None:
     table = f"{namespace}.whole"
     stream = Stream(namespace.removeprefix("pravega.").replace("_", "-"), "whole")

@@ -35,7 +35,7 @@ from pyspark_pravega.sandbox import Sandbox
 pytestmark = [
     pytest.mark.server,
     pytest.mark.spark,
-    pytest.mark.in_turn,
+    pytest.mark.in_turn(8),
     pytest.mark.timeout(7200),
     pytest.mark.usefixtures("interpreted"),
 ]

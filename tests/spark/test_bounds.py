@@ -15,7 +15,7 @@ from pyspark_pravega.client import Client, StreamCut
 from pyspark_pravega.client.names import Stream
 from pyspark_pravega.settings import Settings
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn]
 
 Options = dict[str, str]
 

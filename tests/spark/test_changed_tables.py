@@ -17,7 +17,7 @@ from streaming_tools import Batches, read_stream, run_available, scope_of, start
 
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn(8)]
 
 CHANGED = ("PRAVEGA_TABLE_CHANGED", "TableChangedError")
 """As the catalog process says it, and a task that finds out."""

@@ -43,7 +43,7 @@ def _kinds(bound: Mapping[str, str]) -> set[str]:
 
 @pytest.mark.since_spark("4.2")
 @pytest.mark.parametrize("key", ["", "id"], ids=["plain", "keyed"])
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_it_tells_what_changes_tell(spark: SparkSession, namespace: str, key: str, tmp_path: Path) -> None:
     t = f"{namespace}.t"
     changes = f"{namespace}.`t$changes`"

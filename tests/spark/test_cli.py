@@ -14,7 +14,7 @@ from sandbox_tools import WITHOUT_PRIVILEGES
 
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn]
 
 CLI = [sys.executable, "-m", "pyspark_pravega.cli"]
 
@@ -34,7 +34,7 @@ def run(
     )
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_statements_of_a_user_who_may_write_nowhere_with_a_default_scope_by_rows_instead_of_columns(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:

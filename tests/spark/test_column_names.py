@@ -30,7 +30,7 @@ def rows(frame: DataFrame) -> list[str]:
 
 
 @pytest.mark.parametrize("table_format", ["avro", "json"])
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_columns_may_be_called_as_they_like(
     spark: SparkSession, namespace: str, tmp_path: Path, registry: SchemaRegistry, table_format: str
 ) -> None:

@@ -25,7 +25,7 @@ from pyspark_pravega.client import Client, Stream, StreamConfiguration
 from pyspark_pravega.connector.log import create_ledger
 from pyspark_pravega.errors import DataLossError, TableChangedError
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn(8)]
 
 
 def call(spark: SparkSession, source: str, target: str, name: str, **others: str | int) -> Row:

@@ -20,7 +20,7 @@ from pyspark_pravega.connector.log.history import forget_versions
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
 
 LETTERS = (
     "(source STRING NOT NULL, segment BIGINT NOT NULL, offset BIGINT NOT NULL, encoding_id INT, reason STRING, "
@@ -42,7 +42,7 @@ def bad_event(table_format: str, number: int) -> bytes:
 
 
 @pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_each_bad_event_is_a_dead_letter_once_and_each_good_one_a_row(
     spark: SparkSession, client: Client, namespace: str, tmp_path: Path, table_format: str
 ) -> None:

@@ -23,7 +23,7 @@ from pyspark_pravega.sandbox.state import State
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.spark import checks
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.in_turn]
 
 
 def doctor(environment: dict[str, str], *arguments: str) -> tuple[int, dict[str, dict[str, Any]], str]:

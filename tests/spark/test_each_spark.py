@@ -14,7 +14,7 @@ from streaming_tools import run_available, scope_of, workers_of
 
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn(1)]
 
 COLUMNS = """
   a BOOLEAN, b TINYINT, c SMALLINT, d INT, e BIGINT, f FLOAT, g DOUBLE, h DECIMAL(38, 10), i STRING, j BINARY, k DATE,

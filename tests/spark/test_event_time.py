@@ -14,7 +14,7 @@ from streaming_tools import run_available, scope_of
 
 from pyspark_pravega.client import Client, Stream
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
 
 
 @pytest.fixture
@@ -114,7 +114,7 @@ def test_a_running_total_goes_on_from_its_state(
 
 
 @pytest.mark.parametrize("way", ["versions", "plain"])
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_a_limit_makes_no_row_late_that_was_written_in_order(
     spark: SparkSession, client: Client, namespace: str, tmp_path: Path, way: str
 ) -> None:

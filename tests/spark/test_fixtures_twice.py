@@ -28,6 +28,7 @@ def as_spark_has_it(name: str, number: int) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("name", ["avro", "json", "proto"])
+@pytest.mark.in_turn
 def test_events_written_twice(
     spark: SparkSession, client: Client, registry: SchemaRegistry, namespace: str, name: str
 ) -> None:

@@ -27,6 +27,7 @@ VALUES = """
 
 @pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
 @pytest.mark.parametrize("compression", ["none", "gzip"])
+@pytest.mark.in_turn
 def test_what_goes_in_comes_out(spark: SparkSession, namespace: str, table_format: str, compression: str) -> None:
     table = f"{namespace}.t"
     spark.sql(

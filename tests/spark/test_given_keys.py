@@ -15,7 +15,7 @@ from pyspark_pravega.client import Client, EventWriter, Stream
 from pyspark_pravega.connector.table import load_definition
 from pyspark_pravega.settings import Settings
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
 
 IDS = 12
 LOOKED_FOR = (0, 3, IDS - 1)

@@ -18,7 +18,7 @@ from since import is_missing
 from pyspark_pravega.registry import SchemaInfo, SchemaRegistry
 from pyspark_pravega.settings import Settings
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
 
 Stream = Callable[..., None]
 
@@ -44,7 +44,7 @@ def stream(spark: SparkSession, tmp_path: Path) -> Stream:
 
 @pytest.mark.since_spark("4.2")
 @pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_a_table_grows_as_parquet_would(
     spark: SparkSession, namespace: str, stream: Stream, tmp_path: Path, table_format: str
 ) -> None:

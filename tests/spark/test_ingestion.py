@@ -19,7 +19,7 @@ from pyspark_pravega.sandbox import Sandbox
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(1800)]
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_of_two_drivers_on_one_checkpoint_one_fails_and_says_why(
     spark: SparkSession,
     sandbox: Sandbox,

@@ -13,7 +13,7 @@ from pyspark_pravega.client.routing import key_fractions
 from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.connector.table import KEY_TEXTS
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
 
 KEYS = [("0.00000001BD", "DATE'2026-01-02'"), ("0BD", "DATE'+10000-01-01'"), ("1.5BD", "DATE'-0044-03-15'"),
         ("-0.00000012BD", "DATE'+12345-06-07'")]  # fmt: skip

@@ -343,7 +343,7 @@ KEYS = {
 
 
 @pytest.mark.usefixtures("interpreted")
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_keys_of_every_type(spark: SparkSession, namespace: str) -> None:
     """Each type in a key: written, changed, deleted, and looked up by its values; one query looks in all tables."""
     rows = {kind: [[value] for value in values] for kind, values in KEYS.items()}

@@ -12,7 +12,7 @@ from since import is_missing
 from streaming_tools import run_available
 from waiting import eventually
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
 
 
 def test_streams_write_into_a_table_with_a_key(spark: SparkSession, namespace: str, tmp_path: Path) -> None:

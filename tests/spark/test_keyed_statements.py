@@ -152,7 +152,7 @@ KEYS: dict[str, tuple[list[str], list[str]]] = {
 
 
 @pytest.mark.parametrize("kind", KEYS)
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_conditions_on_keys_find_what_they_find_in_parquet(
     spark: SparkSession, namespace: str, tmp_path: Path, kind: str
 ) -> None:

@@ -30,7 +30,7 @@ AT_ONCE = 4
 
 
 @pytest.mark.parametrize("seed", range(FIRST_SEED, FIRST_SEED + RUNS))
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_random_statements_give_what_a_dict_gives(
     spark: SparkSession, client: Client, settings: Settings, namespace: str, seed: int
 ) -> None:
@@ -54,7 +54,7 @@ KEYS: dict[str, tuple[str, list[str]]] = {
 
 @pytest.mark.usefixtures("interpreted")
 @pytest.mark.parametrize("table_format", FORMATS)
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_keys_of_every_type(spark: SparkSession, namespace: str, table_format: str) -> None:
     """Each type alone in a key, and all in one: written, changed, deleted, and found by their values.
 
@@ -117,7 +117,7 @@ def of_row(columns: Iterable[str], row: list[str]) -> str:
     return " AND ".join(f"{column} = {value}" for column, value in zip(columns, row, strict=True))
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_structs_in_keys_and_routing_keys_of_a_part(spark: SparkSession, namespace: str) -> None:
     """A row for each customer and struct; a customer's rows lie in one segment: each statement, against a dict."""
     with ThreadPoolExecutor(AT_ONCE) as threads:

@@ -49,7 +49,7 @@ def lakes(spark: SparkSession, sandbox: Sandbox, tmp_path: Path) -> Iterator[str
     yield from catalog_in(spark, sandbox, tmp_path)
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_rows_of_each_type_are_what_they_would_be_without_a_lake(
     spark: SparkSession, namespace: str, lakes: str, tmp_path: Path
 ) -> None:
@@ -93,7 +93,7 @@ def test_rows_of_each_type_are_what_they_would_be_without_a_lake(
             spark.sql(statement).collect()
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_other_engines_read_the_rows_of_a_table_with_a_key(
     spark: SparkSession, namespace: str, lakes: str, tmp_path: Path
 ) -> None:
@@ -139,7 +139,7 @@ def test_other_engines_read_the_rows_of_a_table_with_a_key(
         assert done.kept_from == done.version or not statement.startswith("INSERT")
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_history_is_read_on_through_the_lake(spark: SparkSession, namespace: str, lakes: str, tmp_path: Path) -> None:
     """By streaming queries, also of changes, by CALL copy, and without the catalog; two of the queries are ended and go
     on when what they would have read next is in the lake only."""

@@ -23,7 +23,7 @@ def lakes(spark: SparkSession, sandbox: Sandbox, tmp_path: Path) -> Iterator[str
     yield from test_lake_in_spark.catalog_in(spark, sandbox, tmp_path)
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_statements_go_on_behind_the_lake(spark: SparkSession, namespace: str, lakes: str, tmp_path: Path) -> None:
     """Of each type, and a key of two columns; the log of events tells that the stream was truncated."""
     scope = namespace.rpartition(".")[2]

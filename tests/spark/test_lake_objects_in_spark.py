@@ -58,7 +58,7 @@ def assert_none_shows(objects: ObjectStore, *texts: str) -> None:
         assert at < 0, f"the secret shows after: {text[max(0, at - 200) : at]}"
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_a_table_in_a_bucket_is_what_it_would_be_in_a_folder(
     spark: SparkSession, namespace: str, lakes: str, sandbox: Sandbox, objects: ObjectStore, tmp_path: Path
 ) -> None:
@@ -137,7 +137,7 @@ def test_a_table_in_a_bucket_is_what_it_would_be_in_a_folder(
     assert_none_shows(objects, *texts)
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_no_credential_shows_in_logs_events_and_processes(
     sandbox: Sandbox, namespace: str, objects: ObjectStore, tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.server, pytest.mark.spark]
 VERSIONS, SEGMENTS, ROWS = 9_000, 32, 310_000
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_changes_over_thousands_of_versions_are_planned_and_read_beside_inserts(
     spark: SparkSession, catalog: Catalog, scope: str
 ) -> None:

@@ -20,7 +20,7 @@ from pyspark_pravega.values import listed, quoted
 pytestmark = [
     pytest.mark.server,
     pytest.mark.spark,
-    pytest.mark.in_turn,
+    pytest.mark.in_turn(8),
     pytest.mark.skipif(is_missing("4.1"), reason="SQL has keys and constraints since Spark 4.1"),
 ]
 

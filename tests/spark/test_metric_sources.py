@@ -13,7 +13,7 @@ from pyspark_pravega.sandbox import Sandbox
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_reads_and_writes_are_served_to_prometheus_and_by_jmx(sandbox: Sandbox, tmp_path: Path) -> None:
     """Of INSERTs, a SELECT and a streaming query; figures are those of the commit log and of the rows.
 

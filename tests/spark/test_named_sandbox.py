@@ -18,7 +18,7 @@ PROGRAM = Path(__file__).with_name("found_program.py")
 
 
 @pytest.mark.parametrize("way", ["configure", "flags", "source"])
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_the_running_sandbox_is_named_once(
     way: str, sandbox: Sandbox, client: Client, scope: str, tmp_path: Path
 ) -> None:

@@ -17,7 +17,7 @@ from pyspark_pravega.client import Client, ScaleType, Stream, StreamCut
 from pyspark_pravega.client.positions.watermarks import watermarks
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from waiting import eventually
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn]
 
 COLUMNS = ["CAST(event AS STRING)", "scope", "stream", "segment_id", "offset"]
 
@@ -82,7 +82,7 @@ def programs(spark: SparkSession, sandbox: Sandbox, tmp_path: Path) -> Programs:
 
 
 @pytest.mark.since_spark("4.1")
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_the_six_programs_run(spark: SparkSession, client: Client, programs: Programs, tmp_path: Path) -> None:
     assert programs.pravega_to_console().count() == 0  # makes scope and stream
     readings = [{"id": number, "room": room, "degrees": number / 2} for number, room in enumerate("aabcb")]

@@ -51,7 +51,7 @@ def ids(session: SparkSession, table: str) -> list[int]:
 
 @pytest.mark.parametrize("name", READING)
 @pytest.mark.parametrize("level", ["serializable", "snapshot"])
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_what_another_session_inserts_is_not_lost(
     spark: SparkSession, namespace: str, tmp_path: Path, pool: ThreadPoolExecutor, name: str, level: str
 ) -> None:

@@ -18,7 +18,7 @@ from unsafe_layout import as_bits, pack_of, taken_apart
 from pyspark_pravega.frames.native_module import module
 from pyspark_pravega.spark.unsafe_rows import can_unpack
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn]
 
 TYPES = [
     ("bo", "BOOLEAN", "id % 2 = 0"),

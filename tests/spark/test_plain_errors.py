@@ -14,7 +14,7 @@ from since import is_missing
 from pyspark_pravega.client import Client, EventWriter, Stream
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
 
 
 def test_the_sentence_comes_without_a_traceback(

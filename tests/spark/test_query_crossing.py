@@ -31,7 +31,7 @@ from pyspark_pravega.connector.table import load_definition
 from pyspark_pravega.connector.write import WriteJob, WritePlan
 from pyspark_pravega.settings import Settings
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn(8)]
 
 ROWS = 41_000
 """In one segment, so that a task has five batches: of entries 8,192 each, of events two megabytes of bytes."""

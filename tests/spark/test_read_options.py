@@ -271,7 +271,7 @@ def make_history(spark: SparkSession, namespace: str, client: Client) -> History
 
 
 @pytest.mark.usefixtures("interpreted")
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_each_option_with_each_other(spark: SparkSession, namespace: str, client: Client, tmp_path: Path) -> None:
     history = make_history(spark, namespace, client)
     choices = {"start": STARTS, "end": ENDS, "mode": MODES, "partitions": PARTITIONS, "way": WAYS}

@@ -33,7 +33,7 @@ from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.positions import tail_cut
 from pyspark_pravega.connector.stream import SourceOffset
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.since_spark("4.3")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.since_spark("4.3"), pytest.mark.in_turn]
 
 WITHIN_S = 250.0
 BATCH_MS = 100

@@ -36,7 +36,7 @@ from waiting import eventually
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import open_ledger
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.since_spark("4.3")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.since_spark("4.3"), pytest.mark.in_turn]
 
 WITHIN_S = 250.0
 BATCH_MS = 2000
@@ -358,7 +358,7 @@ def test_what_is_not_safe_is_refused_before_the_first_row(
     assert [sum(map(len, client.read(stream))) for stream in streams] == before
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_streams_that_were_made_again_or_truncated_and_drivers_that_were_replaced(
     spark: SparkSession, client: Client, namespace: str, tmp_path: Path
 ) -> None:

@@ -18,7 +18,7 @@ from transactions import open_transactions
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import open_ledger
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn]
 
 
 def stream_of(namespace: str, table: str) -> Stream:

@@ -22,7 +22,7 @@ def value(kind: str, index: int) -> str:
     return f"CAST('{one}' AS {kind})"
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_a_column_that_comes_back_is_another_one(spark: SparkSession, namespace: str) -> None:
     """Whatever its type was, earlier rows have NULL in it: by ALTER, and by a write that brings it; at each version."""
     cases = [

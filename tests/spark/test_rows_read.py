@@ -23,7 +23,7 @@ from pyspark_pravega.connector.write import WriteJob, WritePlan
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn(8)]
 
 Way = Callable[[SparkSession, str], DataFrame]
 Statement = Callable[[DataFrame, str], object]

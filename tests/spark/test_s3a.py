@@ -19,7 +19,7 @@ from pyspark_pravega.live.queries import query_lines
 from pyspark_pravega.sandbox import Bundle, Sandbox, fetch
 from pyspark_pravega.sql.checkpoints import Folder
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.since_spark("4.3"), pytest.mark.in_turn]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.since_spark("4.3"), pytest.mark.in_turn(8)]
 
 JARS = Path(__file__).parents[1] / "jars"
 HADOOP_AWS = Bundle("hadoop-aws", JARS / "hadoop-aws.xml", JARS / "hadoop-aws.sha256")

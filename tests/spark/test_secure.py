@@ -21,7 +21,7 @@ from shared_memory_tools import RINGS_NOW
 
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn(8)]
 
 CLI = [sys.executable, "-m", "pyspark_pravega.cli"]
 LOG_MUCH = """

@@ -14,7 +14,7 @@ from since import is_missing
 
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
 
 SESSIONS, STATEMENTS = 24, 12
 VIEW = "TEMPORARY VIEW" if is_missing("4.2") else "VIEW"
@@ -73,7 +73,7 @@ def test_a_statement_sees_what_another_session_has_changed(spark: SparkSession, 
         assert other.table(f"{namespace}.t").columns == [f"a{number}", "b", "c"]
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_configure_comes_late(sandbox: Sandbox, tmp_path: Path) -> None:
     """In a shell or a notebook Spark is often there before this package is. Its session is there, too; one that has
     been stopped is in `test_metric_sources.py`.

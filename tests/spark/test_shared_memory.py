@@ -26,7 +26,7 @@ from shared_memory_tools import (
     rings,
 )
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn]
 
 
 @pytest.fixture(scope="module")

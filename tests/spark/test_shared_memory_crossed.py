@@ -33,7 +33,7 @@ from since import SPARK
 
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn(8)]
 
 _PROGRAM = Path(__file__).parent / "unreadable_workers.py"
 # Workers don't find this module by its name.

@@ -33,7 +33,7 @@ from shared_memory_tools import (
 )
 from waiting import eventually
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(7200)]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.timeout(7200), pytest.mark.in_turn]
 
 SEEDS = int(os.environ.get("SHARED_MEMORY_SEEDS", "3"))
 NO_RING = 1 << 16

@@ -44,7 +44,7 @@ from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.write.job import WriteJob
 from pyspark_pravega.connector.write.plan import WritePlan
 
-pytestmark = [pytest.mark.server, pytest.mark.spark]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn]
 
 PREDICATES = int(os.environ.get("SKIPPING_PREDICATES", "500"))
 MIXTURES = int(os.environ.get("SKIPPING_MIXTURES", "20"))
@@ -164,7 +164,7 @@ def answers(frame: DataFrame) -> Counter[int]:
     return Counter(row.id for row in frame.select("id").collect())
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 @pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
 def test_any_condition_gives_the_rows_that_parquet_gives(
     spark: SparkSession, namespace: str, tmp_path: Path, table_format: str
@@ -322,7 +322,7 @@ NOT d IN (-0.0D, 1.0D)
 CAST(at AS DATE) > DATE'1970-01-05'"""
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_values_of_other_types_and_other_columns_give_what_parquet_gives(
     spark: SparkSession, namespace: str, tmp_path: Path
 ) -> None:

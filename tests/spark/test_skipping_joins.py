@@ -62,7 +62,7 @@ def tables(spark: SparkSession, module_scope: str, tmp_path_factory: pytest.Temp
     return {"table": table, "parquet": f"parquet.`{folder}/facts`", "few": f"parquet.`{folder}/few`"}
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 @pytest.mark.parametrize("kind", JOINS)
 def test_a_join_gives_the_rows_that_parquet_gives(spark: SparkSession, tables: dict[str, str], kind: str) -> None:
     saved = 0
@@ -76,7 +76,7 @@ def test_a_join_gives_the_rows_that_parquet_gives(spark: SparkSession, tables: d
     assert kind not in SAVES or saved > len(COLUMNS) // 2
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_what_happens_to_the_table_meanwhile_changes_no_row(
     spark: SparkSession, namespace: str, tmp_path: Path
 ) -> None:

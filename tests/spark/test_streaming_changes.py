@@ -18,7 +18,7 @@ from waiting import eventually
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import open_ledger
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
 
 COLUMNS = ["id", "_change_type", "_commit_version"]
 

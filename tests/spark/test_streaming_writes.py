@@ -16,7 +16,7 @@ from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
 BY_OPTIONS = pytest.param("options", marks=pytest.mark.since_spark("4.1"))
 
 ROWS_PER_FILE = 50
@@ -111,7 +111,7 @@ def in_foreach_batch(table: str) -> Callable[[DataFrame, str], StreamingQuery]:
 
 
 @pytest.mark.parametrize("way", ["catalog", BY_OPTIONS, "foreachBatch"])
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_an_epoch_that_spark_repeats_is_written_once(
     spark: SparkSession, sandbox: Sandbox, client: Client, namespace: str, tmp_path: Path, way: str
 ) -> None:

@@ -238,6 +238,7 @@ ODD_NAMES = ["größe", "Ключ", "a b", "a.b", "a`b", 'a"b', "日付"]
 @pytest.mark.parametrize(
     ("table_format", "name"), [*(("json", name) for name in ODD_NAMES), ("avro", "größe"), ("avro", "a.b")]
 )
+@pytest.mark.in_turn
 def test_a_routing_key_may_be_called_as_it_likes(
     spark: SparkSession, namespace: str, table_format: str, name: str
 ) -> None:

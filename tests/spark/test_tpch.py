@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from benchmarks import tpch
 from benchmarks.queries import MIXED, PARQUET, asked, load, shape
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn(8)]
 
 SCALE = 0.002
 QUERIES = ("q1", "q3", "q4", "q9", "q10", "q13", "q15", "q16", "q21", "q22")

@@ -146,6 +146,7 @@ def change(kind: str, rng: random.Random, k: Rows, p: list[tuple[int, int]]) -> 
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.in_turn
 def test_statements_of_each_kind_are_there_together_or_not_at_all(spark: SparkSession, two: str, ending: str) -> None:
     rng = random.Random(ending)
     other = spark.newSession()

@@ -200,7 +200,7 @@ def settled(spark: SparkSession) -> Iterator[None]:
 @pytest.mark.since_spark("4.1")
 @pytest.mark.usefixtures("settled")
 @pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_every_type_in_every_way(
     spark: SparkSession,
     namespace: str,

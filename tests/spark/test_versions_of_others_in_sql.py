@@ -19,6 +19,7 @@ CONTENT = {
 
 
 @pytest.mark.parametrize("key", ["", "'primary-key' = 'id', "], ids=["no key", "key"])
+@pytest.mark.in_turn
 def test_versions_of_others_lie_between_those_of_commits(spark: SparkSession, namespace: str, key: str) -> None:
     """What is appended without a commit is what others write: no version tells of it until one is taken."""
     table = f"{namespace}.t"

@@ -19,7 +19,7 @@ from since import is_missing
 
 from pyspark_pravega.sandbox import Sandbox
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.usefixtures("interpreted"), pytest.mark.in_turn]
 
 COLUMNS = "k CHAR(5) NOT NULL, d DECIMAL(12,8) NOT NULL, t TIMESTAMP NOT NULL, v INT, w VARCHAR(3), l ARRAY<CHAR(2)>"
 PLAIN = f"CREATE TABLE {{}} ({COLUMNS}) TBLPROPERTIES ("
@@ -141,7 +141,7 @@ def as_stored(spark: SparkSession) -> Iterator[None]:
         spark.conf.unset("spark.sql.readSideCharPadding")
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_one_form_and_one_key(spark: SparkSession, sandbox: Sandbox, namespace: str, tmp_path: Path) -> None:
     ways = Ways(spark, sandbox, tmp_path, namespace)
     tables = {name: f"{namespace}.{name}" for name in TABLES}

@@ -41,7 +41,7 @@ def words_of(table: str, trigger: str, way: str) -> str | None:
     return None
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_every_kind_of_table_by_every_way(
     spark: SparkSession, client: Client, sandbox: Sandbox, namespace: str
 ) -> None:
