@@ -373,9 +373,17 @@ class ControllerStreams(ControllerSegments):
             writer=writer, position=messages.cut(stream, offsets_of(stream, position)), timestamp=timestamp
         )
         method = "noteTimestampFromWriter"
-        status, _ = self._unless_failed(
-            method, lambda: self._status(method, request, missing=no_stream(stream)), failed=_INTERNAL_ERROR
-        )
+
+        def ask() -> int:
+            try:
+                return self._status(method, request, missing=no_stream(stream))
+            except StreamNotFoundError:
+                # The controller may miss the writer's mark, which others make just now, and says the same of it.
+                if self.stream_exists(stream):
+                    return _INTERNAL_ERROR
+                raise
+
+        status, _ = self._unless_failed(method, ask, failed=_INTERNAL_ERROR)
         if status in (1, 2):
             what = f"time {timestamp}" if status == 1 else "position"
             raise ConfigurationError(f'writer "{writer}" of stream "{stream}" can\'t go back to {what}')
