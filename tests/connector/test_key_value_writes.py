@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -25,7 +27,7 @@ from pyspark_pravega.connector.key_value import (
 )
 from pyspark_pravega.connector.write import ROW_OPERATION
 from pyspark_pravega.connector.write.changed_rows import DELETES, INSERTS, REINSERTS
-from pyspark_pravega.errors import SegmentStoreUnavailableError, WriteConflictError
+from pyspark_pravega.errors import ConflictError, SegmentStoreUnavailableError, WriteConflictError
 
 pytestmark = pytest.mark.server
 
@@ -209,3 +211,40 @@ def test_a_change_without_an_answer_is_found_or_made_once_more(
     job.commit_job([job.write_task(changed([(10, "x", None, INSERTS)]))])
     assert there(made) == {10: "x"}
     assert calls == ([1] if was_made else [1, 1])
+
+
+@pytest.mark.parametrize("is_ones_own", [True, False])
+def test_a_change_that_is_under_way_is_waited_for(
+    made: KeyValueDefinition, monkeypatch: pytest.MonkeyPatch, is_ones_own: bool
+) -> None:
+    """While too few bookies answer, a server holds a change for seconds: it refuses others because of it, and nobody
+    can read it yet. It may be one's own, whose answer was lost."""
+    KeyValueJob(plan(made), 1).commit_job([KeyValueJob(plan(made), 1).write_task(rows({1: "1"}))])
+    put, calls, held = KeyValueTable.put, list[float](), list[threading.Timer]()
+
+    def hold(table: KeyValueTable, entries: list[tuple[bytes, int, bytes]]) -> None:
+        held.append(threading.Timer(1.5, put, (table, entries)))
+        held[0].start()
+
+    def late(self: KeyValueTable, entries: list[tuple[bytes, int, bytes]]) -> list[int]:
+        calls.append(time.monotonic())
+        if not held:
+            theirs = [(key, version, value.replace(b"mine", b"them")) for key, version, value in entries]
+            hold(self, entries if is_ones_own else theirs)
+            if is_ones_own:
+                raise SegmentStoreUnavailableError("the connection was lost")
+        if held[0].is_alive():
+            raise ConflictError("an entry has been changed")
+        return put(self, entries)
+
+    job = KeyValueJob(plan(made), 1, changes=True)
+    message = job.write_task(changed([(1, None, versions(made)[1], DELETES), (1, "mine", None, REINSERTS)]))
+    monkeypatch.setattr(KeyValueTable, "put", late)
+    if is_ones_own:
+        job.commit_job([message])
+    else:
+        with pytest.raises(WriteConflictError, match="nothing was written"):
+            job.commit_job([message])
+    held[0].join()
+    assert there(made) == {1: "mine" if is_ones_own else "them"}
+    assert 5 < len(calls) < 50, "it waits longer each time"

@@ -10,6 +10,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -86,6 +87,8 @@ class SparkHistory(Judged):
         self._next, self._made = 0, 0
         self._rows: dict[int, int] = {}
         self._values: dict[int, int] = {}
+        self._told: list[str] = []
+        """What has become of each change of the key-value table."""
         for statement in (
             "CREATE NAMESPACE {}",
             "CREATE TABLE {}.numbers (id BIGINT, number BIGINT) CLUSTERED BY (id) INTO 2 BUCKETS",
@@ -158,10 +161,13 @@ class SparkHistory(Judged):
         try:
             self._sql(change if key in values else f"INSERT INTO {{}}.entries VALUES ({key}, {value})")
             values[key] = after
+            self._told.append(f"{datetime.now():%H:%M:%S} key {key}: {before} is {after}")
         except PySparkException as error:
+            self._told.append(f"{datetime.now():%H:%M:%S} key {key}: {before} isn't {after}: {error}")
             if UNCERTAIN not in str(error):
                 raise
             found = [row.value for row in self._sql(f"SELECT value FROM {{}}.entries WHERE id = {key}")]
+            self._told.append(f"{datetime.now():%H:%M:%S} key {key}: there is {found}")
             assert found in ([after], [] if before is None else [before])
             values |= dict.fromkeys([key], found[0]) if found else {}
 
@@ -220,7 +226,8 @@ class SparkHistory(Judged):
         rows = {row.id: row.value for row in self._sql("SELECT * FROM {}.rows")}
         assert rows == self._rows, "the table with a key isn't what its statements have made"
         entries = {row.id: row.value for row in self._sql("SELECT * FROM {}.entries")}
-        assert entries == self._values, "the key-value table isn't what its statements have made"
+        others = "\n".join(self._told[-30:])
+        assert entries == self._values, f"the key-value table isn't what its statements have made:\n{others}"
         for other in self._others:
             other.judge()
         limit = time.monotonic() + CATCH_UP_S

@@ -21,6 +21,7 @@ from pyspark_pravega.connector.options import canonical, isolation_level
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.table import DELETED, check_enforced
 from pyspark_pravega.connector.write import ChangesOfKeys, CommitReport, check_case
+from pyspark_pravega.deadlines import Retries
 from pyspark_pravega.errors import (
     ConflictError,
     EventEncodeError,
@@ -40,7 +41,6 @@ ENTRY_BYTES = 24
 """What an entry costs beyond its key and its value."""
 MAX_VALUE_BYTES = (1 << 20) - 8192
 """Pravega takes no longer ones."""
-_TRIES = 5
 _PROCESS = uuid.uuid4()
 """What tells this process from one that has taken its place, or whose place it has taken."""
 _WRITE_KEYS = frozenset({ISOLATION_LEVEL}) | settings.KEYS
@@ -296,14 +296,19 @@ class KeyValueJob:
         Where it may have been made already, what is there is looked at: a task that is run again, a commit that is
         repeated, and a change whose answer was lost find their own entries. Nowhere else does an entry count as one's
         own because it has the value that was to be put: others may put the same.
+
+        A server compares with changes that are under way, too: one that was sent before its answer was lost, or one of
+        others. Until it can be read nobody knows which, so it is waited for.
         """
-        left = change
-        for _ in range(_TRIES):
+        left, retries = change, Retries(table.timeout)
+        lost: SegmentStoreUnavailableError | None = None
+        while True:
             try:
                 _send(table, left)
                 return
             except (ConflictError, SegmentStoreUnavailableError) as error:
-                again = again or isinstance(error, SegmentStoreUnavailableError)
+                if isinstance(error, SegmentStoreUnavailableError):
+                    again, lost = True, error
                 there = table.get(list(change))
                 left = {
                     key: change[key]
@@ -319,8 +324,9 @@ class KeyValueJob:
                 ]
                 if changed:
                     raise self._conflict(changed, len(change), done) from None
-                last = error
-        raise last
+                if not retries.again():
+                    # What was sent may still be under way.
+                    raise lost or error from None
 
     def _conflict(self, changed: Sequence[bytes], size: int, done: int) -> WriteConflictError:
         written = (
