@@ -69,13 +69,17 @@ class ServerCluster:
         self.controller_uri = self._cluster.controller_uri
         self.settings = Settings.resolve({}, environ=self._cluster.environment())
         self._silent_since: dict[str, float] = {}
-        self._disks = [disk for name in self.bookies if (disk := _small_disk(folder / DATA / name))]
+        several = self.bookies if bookies > 1 else []
+        self._disks = [disk for name in several if (disk := _small_disk(folder / DATA / name))]
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._cluster.stop()
+        while self._disks:
+            # What the bookies have stored goes with them.
+            subprocess.run(["umount", self._disks.pop()], check=True)
 
     def start(self, *names: str, wait: bool = True) -> None:
         """Start servers that don't run; all of them when none is named.
@@ -147,9 +151,7 @@ class ServerCluster:
 
     def wipe(self) -> None:
         """End all, and remove what they have stored."""
-        self._cluster.stop()
-        for disk in self._disks:
-            subprocess.run(["umount", disk], check=True)
+        self.__exit__()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def log(self, name: str) -> Path:
