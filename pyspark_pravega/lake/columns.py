@@ -46,6 +46,24 @@ def lake_schema(columns: StructType) -> pa.Schema:
         UnsupportedOperationError: one is called as one of the lake's, or has a dot in its name.
         UnsupportedTypeError: one has a type that Iceberg hasn't.
     """
+    check_columns(columns)
+    plain = StructType([StructField(field.name, field.dataType, True) for field in columns])
+    fields = [
+        field.with_type(pa.int32()) if _is_small(field) else field for field in to_arrow_schema(plain, timezone="UTC")
+    ]
+    return pa.schema([*fields, *(pa.field(name, pa.int64()) for name in _OWN)])
+
+
+def check_columns(columns: StructType) -> None:
+    """Refuse columns that can't go to the lake.
+
+    Args:
+        columns: a table's, as they are declared.
+
+    Raises:
+        UnsupportedOperationError: one is called as one of the lake's, or has a dot in its name.
+        UnsupportedTypeError: one has a type that Iceberg hasn't.
+    """
     for field in columns:
         if field.name.lower() in _OWN:
             raise UnsupportedOperationError(
@@ -53,11 +71,6 @@ def lake_schema(columns: StructType) -> pa.Schema:
                 "first"
             )
         _check(field.name, field.dataType)
-    plain = StructType([StructField(field.name, field.dataType, True) for field in columns])
-    fields = [
-        field.with_type(pa.int32()) if _is_small(field) else field for field in to_arrow_schema(plain, timezone="UTC")
-    ]
-    return pa.schema([*fields, *(pa.field(name, pa.int64()) for name in _OWN)])
 
 
 def _is_small(field: pa.Field) -> bool:
@@ -78,6 +91,9 @@ def _check(name: str, kind: DataType, *, within: bool = False) -> None:
                 if "." in field.name:
                     _check(field.name, field.dataType)
                 _check(f"{name}.{field.name}", field.dataType, within=True)
+        case _ if hasattr(kind, "sqlType"):
+            # A type that users have defined is stored as another one.
+            _check(name, kind.sqlType(), within=within)
         case _:
             known = type(kind).__name__
             if known not in _SAME and (within or known not in _SMALL):
