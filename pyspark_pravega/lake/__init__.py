@@ -7,7 +7,7 @@ snapshots, what files there are) with `specs`. The last two need pyiceberg: `ext
 Workers need pyarrow alone.
 """
 
-from pyspark_pravega.lake.columns import POSITIONS, VERSION, check_columns, lake_schema
+from pyspark_pravega.lake.columns import POSITIONS, VERSION, check_lake_columns, lake_schema
 from pyspark_pravega.lake.configuration import LakeConfiguration
 from pyspark_pravega.lake.extra import load_iceberg
 from pyspark_pravega.lake.files import Between, FileWriter, LakeFile, LakeSnapshot, made_by, read_file
@@ -57,7 +57,7 @@ __all__ = [
     "Spill",
     "Store",
     "by_events",
-    "check_columns",
+    "check_lake_columns",
     "file_properties",
     "groups_in",
     "lake_schema",

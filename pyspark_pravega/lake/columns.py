@@ -46,7 +46,7 @@ def lake_schema(columns: StructType) -> pa.Schema:
         UnsupportedOperationError: one is called as one of the lake's, or has a dot in its name.
         UnsupportedTypeError: one has a type that Iceberg hasn't.
     """
-    check_columns(columns)
+    check_lake_columns(columns)
     plain = StructType([StructField(field.name, field.dataType, True) for field in columns])
     fields = [
         field.with_type(pa.int32()) if _is_small(field) else field for field in to_arrow_schema(plain, timezone="UTC")
@@ -54,7 +54,7 @@ def lake_schema(columns: StructType) -> pa.Schema:
     return pa.schema([*fields, *(pa.field(name, pa.int64()) for name in _OWN)])
 
 
-def check_columns(columns: StructType) -> None:
+def check_lake_columns(columns: StructType) -> None:
     """Refuse columns that can't go to the lake.
 
     Args:

@@ -76,10 +76,7 @@ class ServerCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._cluster.stop()
-        while self._disks:
-            # What the bookies have stored goes with them.
-            subprocess.run(["umount", self._disks.pop()], check=True)
+        self.stop()
 
     def start(self, *names: str, wait: bool = True) -> None:
         """Start servers that don't run; all of them when none is named.
@@ -149,9 +146,15 @@ class ServerCluster:
             ends.set()
             keeper.join()
 
+    def stop(self) -> None:
+        """End all; what bookies with small disks have stored goes with these."""
+        self._cluster.stop()
+        while self._disks:
+            subprocess.run(["umount", self._disks.pop()], check=True)
+
     def wipe(self) -> None:
         """End all, and remove what they have stored."""
-        self.__exit__()
+        self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def log(self, name: str) -> Path:
@@ -204,8 +207,7 @@ class ServerCluster:
         One whose disk is full may note that it goes on with a journal that it can't write, and then never starts.
         Nothing was ever acknowledged from that journal.
         """
-        said = self.log(name).read_bytes()[self.servers[name].log_size :]
-        if name in self.bookies and _NO_JOURNAL in said:
+        if name in self.bookies and _NO_JOURNAL in self.log(name).read_bytes()[self.servers[name].log_size :]:
             for mark in (self.folder / DATA / name).rglob("lastMark"):
                 journals = sorted(path.name for path in mark.parents[2].rglob("*.txn"))
                 print(f"{name} misses a journal: {mark.read_bytes().hex()}, it has {journals}", flush=True)

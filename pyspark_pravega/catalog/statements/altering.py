@@ -73,7 +73,7 @@ from pyspark_pravega.errors import (
     UnsupportedOperationError,
     UnsupportedTypeError,
 )
-from pyspark_pravega.lake import PARTITIONED_BY, SORTED_BY, check_columns
+from pyspark_pravega.lake import PARTITIONED_BY, SORTED_BY, check_lake_columns
 from pyspark_pravega.serde.formats import FORMATS, RAW, REGISTERED, STRING, SYNONYMS, Schema, registered_schema
 from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.values import names_of
@@ -341,7 +341,7 @@ class Altering:
             not_read = {*unread, *TableProperties(after).not_parsed()}
             check_writes(schema, given_properties(without(after, not_read)))
             if LAKE in new:
-                check_columns(schema)
+                check_lake_columns(schema)
             return after
 
         if (gone | new.keys()) & KEY_PROPERTIES:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark_pravega.client import StreamConfiguration
 from pyspark_pravega.connector.table import LAKE, TableDefinition
 from pyspark_pravega.errors import UnsupportedOperationError
-from pyspark_pravega.lake import PARTITIONED_BY, SORTED_BY, Layout, check_columns, lake_schema, of_columns
+from pyspark_pravega.lake import PARTITIONED_BY, SORTED_BY, Layout, check_lake_columns, lake_schema, of_columns
 from pyspark_pravega.serde.formats import REGISTERED
 from pyspark_pravega.serde.lenient import FAIL_FAST
 from pyspark_pravega.spark.types import DataType, StructField, StructType
@@ -56,7 +56,7 @@ def check_new(columns: StructType, configuration: StreamConfiguration, propertie
     """
     if LAKE not in properties:
         return
-    check_columns(columns)
+    check_lake_columns(columns)
     if configuration.retention is not None:
         raise UnsupportedOperationError(
             'a table with a lake can\'t have "retention", which may remove events before they are there: set '
@@ -95,7 +95,7 @@ def check_added(definition: TableDefinition, name: str, kind: DataType) -> None:
         UnsupportedTypeError: Iceberg hasn't its type.
     """
     if definition.has_lake:
-        lake_schema(StructType([StructField(name, kind)]))
+        check_lake_columns(StructType([StructField(name, kind)]))
 
 
 def check_unlaked(definition: TableDefinition, what: str) -> None:

@@ -71,7 +71,6 @@ KEY_TEXTS, PLAIN = "_key_texts", "plain"
 
 LAKE, LAKE_AFTER, LAKE_KEEP, LAKE_FILE_SIZE = "lake", "lake-after", "lake-keep-in-stream", "lake-file-size"
 LAKE_ROW_GROUP_SIZE = "lake-row-group-size"
-LAKE_PARTITIONED_BY, LAKE_SORTED_BY = PARTITIONED_BY, SORTED_BY
 ICEBERG = "iceberg"
 
 EVENTS, KEYS, WRITES, VERSIONS, IN_LAKE = "The events", "Keys", "Writes", "Versions", "The lake"
@@ -408,24 +407,24 @@ class TableProperties(Properties):
     )
 
     lake_partitioned_by = Property[tuple[PartitionedBy, ...]](
-        name=LAKE_PARTITIONED_BY,
+        name=PARTITIONED_BY,
         group=IN_LAKE,
         value="columns, transforms: `days(at), bucket(16, id)`",
         unset="no partitions",
         about="what rows of a file there have in common",
         parse=partitioned_by,
         default=(),
-        spell=lambda text: listed(partitioned_by(LAKE_PARTITIONED_BY, text)),
+        spell=lambda text: listed(partitioned_by(PARTITIONED_BY, text)),
     )
     lake_sorted_by = Property[tuple[SortedBy, ...]](
-        name=LAKE_SORTED_BY,
+        name=SORTED_BY,
         group=IN_LAKE,
         value="columns: `id, at DESC`",
         unset="by their events",
         about="how rows of a file there are sorted",
         parse=sorted_by,
         default=(),
-        spell=lambda text: listed(sorted_by(LAKE_SORTED_BY, text)),
+        spell=lambda text: listed(sorted_by(SORTED_BY, text)),
     )
 
     # Kept with the table, and given by nobody.

@@ -41,7 +41,7 @@ public final class Durable {
       forgetTheDead(client, "/");
       // BookKeeper's client looks at it before the first bookie has made it.
       makePath(client, ledgers + "/available/readonly");
-      run("bookie", "pyspark.pravega.sandbox.Bookie", "--conf", arguments[2]);
+      run("bookie", Bookie.class.getName(), "--conf", arguments[2]);
       awaitBookie(client, ledgers + "/available");
     } finally {
       client.close();
