@@ -20,6 +20,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,7 @@ def measure(
     """
     measured: dict[str, dict[str, Beside]] = {}
     for name, query in queries.items():
-        expected = _expected(spark, names[PARQUET], query, lambda line, name=name: tell(f"{name}: {line}"))
+        expected = _expected(spark, names[PARQUET], query, partial(_tell, tell, name))
         of_query = measured[name] = {}
         for run in range(runs + 1):
             for kind, namespace in names.items():
@@ -170,6 +171,10 @@ def measure(
         spark.conf.unset(_ANSI)
         tell(f"{name}: " + ", ".join(f"{kind} {_told(of_query[kind])}" for kind in names))
     return measured
+
+
+def _tell(tell: Callable[[str], None], query: str, line: str) -> None:
+    tell(f"{query}: {line}")
 
 
 def _expected(spark: SparkSession, namespace: str, query: str, tell: Callable[[str], None]) -> Expected:

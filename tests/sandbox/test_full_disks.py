@@ -87,7 +87,7 @@ def records(journal: bytes) -> list[tuple[int, int]]:
 
 def is_key(journal: bytes, record: int) -> bool:
     """Whether a record tells the key of a ledger: its place for the entry's number says so."""
-    return struct.unpack_from(">q", journal, record + 12)[0] == _LEDGER_KEY
+    return struct.unpack_from(">q", journal, record + 12) == (_LEDGER_KEY,)
 
 
 def limit_the_journal(pid: int, folder: Path) -> bool:
