@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from since import is_missing
 from test_skipping import COLUMNS, COMMITS, SCHEMA, answers, condition, planned_bytes, rows_of, skipped_bytes
 
 from pyspark_pravega.catalog.catalog import Catalog
@@ -157,13 +158,15 @@ def test_what_can_t_be_indexed_is_refused_by_name(spark: SparkSession, namespace
         ("pairs", "id BIGINT NOT NULL, v STRING, PRIMARY KEY (id)", "'table-type' = 'key-value'"),
     ):
         spark.sql(f"CREATE TABLE {namespace}.{name} ({columns}) TBLPROPERTIES ({more})")
-    spark.sql(f"CREATE VIEW {namespace}.seen AS SELECT 1 AS id")
+    has_views = not is_missing("4.2")
+    if has_views:
+        spark.sql(f"CREATE VIEW {namespace}.seen AS SELECT 1 AS id")
     for name, words in (
         ("keyed", "has a primary key"),
         ("raw", "are of format raw"),
         ("bare", "TBLPROPERTIES ('index-columns' = 'column, ...')"),
         ("pairs", "is a key-value table"),
-        ("seen", "is a view"),
+        ("seen", "is a view" if has_views else "does not exist"),
         ("none", "does not exist"),
     ):
         with pytest.raises(PySparkException, match=re.escape(words)):
@@ -204,9 +207,7 @@ def test_who_changes_a_table_calls_again(spark: SparkSession, namespace: str) ->
         check(f"more > {value.removeprefix('id + ')}", 10, saves=True)
         spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('index-columns' = 'id')")
         spark.sql(f"ALTER TABLE {table} DROP COLUMN more")
-    spark.sql(f"ALTER TABLE {table} RENAME COLUMN id TO number")
-    rows = spark.sql(f"SELECT s FROM {table} WHERE number < 0")
-    assert (rows.count(), skipped_bytes(rows) > 0) == (0, True)
+    check("id < 0", 0, saves=True)
     spark.sql(f"INSERT OVERWRITE {table} SELECT id, 'new' FROM range(5, 7)")
     assert called(spark, table)["bytes"] == 0
-    assert spark.sql(f"SELECT s FROM {table} WHERE number < 6").count() == 1
+    assert spark.sql(f"SELECT s FROM {table} WHERE id < 6").count() == 1

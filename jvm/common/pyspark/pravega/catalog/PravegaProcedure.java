@@ -22,7 +22,6 @@ import org.apache.spark.sql.execution.CommandExecutionMode;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
-import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.unsafe.types.UTF8String;
 import pyspark.pravega.bridge.CatalogProcess;
 import pyspark.pravega.bridge.Names;
@@ -129,8 +128,7 @@ public final class PravegaProcedure implements UnboundProcedure, BoundProcedure 
   private List<String> read(String name, JsonNode described) {
     Identifier identifier = Identifier.of(new String[] {parts(name).get(0)}, parts(name).get(1));
     PravegaTable table = new PravegaTable(process, catalog, transaction, identifier, described);
-    LogicalPlan relation =
-        DataSourceV2Relation.create(table, Option.empty(), Option.empty(), CaseInsensitiveStringMap.empty());
+    LogicalPlan relation = DataSourceV2Relation.create(table, Option.empty(), Option.empty());
     return Dataset.ofRows(session(), relation).toJSON().collectAsList();
   }
 
