@@ -173,6 +173,37 @@ def test_what_can_t_be_indexed_is_refused_by_name(spark: SparkSession, namespace
             called(spark, f"{namespace}.{name}")
 
 
+def test_texts_of_others_that_no_one_padded_are_compared_as_spark_compares_them(
+    spark: SparkSession, namespace: str, catalog: Catalog
+) -> None:
+    """Spark pads a CHAR when it writes one, and others don't."""
+    table = f"{namespace}.padded"
+    spark.sql(f"CREATE TABLE {table} (id BIGINT, c CHAR(5), v VARCHAR(5)) TBLPROPERTIES ('segments' = '1')")
+    definition = catalog.load_table([namespace.split(".")[1]], "padded", age_s=0)
+    codec = definition.for_writing()
+    texts = ["a", "a ", "ab", "a    ", "b", "", "~", "ü", None]
+    rows = [{"id": n, "c": text, "v": text} for n, text in enumerate(texts)]
+    conditions = [
+        f"{column} {comparison} '{value}'"
+        for column in ("c", "v")
+        for comparison in ("=", "<", ">=", "<>", "<=>", "> ")
+        for value in ("a", "a ", "a    ", "b", "", "~   ", "zz")
+    ]
+    wanted = []
+    for each in (False, True):
+        for row in rows:
+            with EventWriter(catalog.client, definition.stream) as writer:
+                writer.write_batch(codec.encode(pa.RecordBatch.from_pylist([row], schema=codec.schema)))
+            if each:
+                called(spark, table)
+        if not each:
+            wanted = [answers(spark.sql(f"SELECT * FROM {table} WHERE {one}")) for one in conditions]
+            spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('index-columns' = 'c, v')")
+    for one, ids in zip(conditions, wanted, strict=True):
+        found = answers(spark.sql(f"SELECT * FROM {table} WHERE {one}"))
+        assert found == Counter({id_: 2 * count for id_, count in ids.items()}), one
+
+
 def test_who_changes_a_table_calls_again(spark: SparkSession, namespace: str) -> None:
     table = f"{namespace}.changed"
     spark.sql(f"CREATE TABLE {table} (id INT, s STRING) TBLPROPERTIES ('index-columns' = 'id', 'segments' = '1')")

@@ -74,7 +74,8 @@ class BlockReader(BatchReader):
                     if len(rows) == _ROWS_AT_ONCE:
                         yield pa.RecordBatch.from_pylist(rows, self._block_schema)
                         rows = []
-                yield pa.RecordBatch.from_pylist(rows, self._block_schema)
+                if rows:
+                    yield pa.RecordBatch.from_pylist(rows, self._block_schema)
 
     def _blocks(self, parts: Sequence[SegmentPart]) -> Iterator[dict[str, Any]]:
         left = self._task_bytes

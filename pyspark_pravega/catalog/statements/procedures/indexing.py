@@ -22,6 +22,7 @@ from pyspark_pravega.connector.indexing import (
 )
 from pyspark_pravega.connector.log import create_ledger
 from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.table import check_schema_is_there
 from pyspark_pravega.errors import TableChangedError
 
 COLUMNS = "blocks BIGINT, events BIGINT, bytes BIGINT, bytes_before BIGINT, bytes_left BIGINT"
@@ -46,6 +47,7 @@ def index(base: CatalogBase, caller: Caller, stream: Stream) -> Step:
         PravegaError: it can't be done.
     """
     definition = base.definition(stream, age_s=0)
+    check_schema_is_there(definition)
     columns = check_unindexed(definition)
     keys = tuple(column.read_key for column in columns)
     client = shared_client(definition.settings)
