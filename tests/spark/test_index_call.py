@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from since import is_missing
 from test_skipping import COLUMNS, COMMITS, SCHEMA, answers, condition, planned_bytes, rows_of, skipped_bytes
 
@@ -116,12 +116,6 @@ def test_any_condition_gives_the_rows_that_parquet_gives(
     assert saved
 
 
-def bytes_read(frame: DataFrame) -> int:
-    """By the scan's metric, of a query that has run."""
-    metrics = frame._jdf.queryExecution().executedPlan().collectLeaves().head().metrics()
-    return int(metrics.apply("bytesRead").value()) if metrics.contains("bytesRead") else planned_bytes(frame)[0]
-
-
 def test_a_filter_reads_less_behind_a_call_than_before(spark: SparkSession, namespace: str) -> None:
     table = f"{namespace}.measures"
     spark.sql(f"CREATE TABLE {table} (id BIGINT, note STRING) TBLPROPERTIES ('segments' = '2')")
@@ -133,9 +127,10 @@ def test_a_filter_reads_less_behind_a_call_than_before(spark: SparkSession, name
     cut = f"CALL pravega.system.create_cut('{table.removeprefix('pravega.')}', 'now')"
     spark.sql(cut)
     before = spark.sql(query.format(""))
-    assert before.count() == 2000
+    (size, skipped), rows = planned_bytes(before), before.count()
+    assert (skipped, rows) == (0, 2000)
     row = called(spark, table)
-    assert (row["events"], row["bytes"], row["bytes_before"]) == (200_000, planned_bytes(before)[0], 0)
+    assert (row["events"], row["bytes"], row["bytes_before"]) == (200_000, size, 0)
     assert row["blocks"] >= 20
     for suffix in ("", " VERSION AS OF 'now'"):
         behind = spark.sql(query.format(suffix))
@@ -186,8 +181,8 @@ def test_texts_of_others_that_no_one_padded_are_compared_as_spark_compares_them(
     conditions = [
         f"{column} {comparison} '{value}'"
         for column in ("c", "v")
-        for comparison in ("=", "<", ">=", "<>", "<=>", "> ")
-        for value in ("a", "a ", "a    ", "b", "", "~   ", "zz")
+        for comparison in ("=", "<", ">=", "<>")
+        for value in ("a", "a ", "", "~   ")
     ]
     wanted = []
     for each in (False, True):

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from pyspark_pravega.catalog.plans.narrowing import fingerprint
 from pyspark_pravega.catalog.plans.scans import PlannedScan
 from pyspark_pravega.client import SegmentPart
+from pyspark_pravega.connector.index import BLOCK_BYTES
 from pyspark_pravega.connector.indexing import BLOCK_COLUMNS, BlockReader, Unindexed, check_unindexed, size_of
 from pyspark_pravega.connector.log import Snapshot
 from pyspark_pravega.connector.table import TableDefinition, changed_table
 
 _ROW_BYTES = 500
-_BLOCK_BYTES = 1 << 20
 
 
 def plan_unindexed(definition: TableDefinition, wanted: Unindexed, columns: Sequence[str]) -> PlannedScan:
@@ -34,7 +34,7 @@ def plan_unindexed(definition: TableDefinition, wanted: Unindexed, columns: Sequ
     parts = [SegmentPart(stream=stream, segment_id=id_, start=start, end=end) for id_, start, end in wanted.parts]
     reader = BlockReader(definition, Snapshot(stream=stream, parts=tuple(parts)), indexed, wanted.task_bytes)
     size = size_of(wanted.parts)
-    rows = len(parts) + size // _BLOCK_BYTES
+    rows = len(parts) + size // BLOCK_BYTES
     return PlannedScan(
         reader=reader,
         schema=BLOCK_COLUMNS,

@@ -7,7 +7,7 @@ that while a task writes, and `coverage` says what has none yet. It asks no serv
 
 from pyspark_pravega.connector.index.blocks import Block, BlockIndex, Part, skipped
 from pyspark_pravega.connector.index.conditions import Condition, names_in, values_of
-from pyspark_pravega.connector.index.coverage import Coverage, gathered, without
+from pyspark_pravega.connector.index.coverage import BLOCK_BYTES, Coverage, gathered, without
 from pyspark_pravega.connector.index.figures import (
     Figures,
     IndexedColumn,
@@ -19,6 +19,7 @@ from pyspark_pravega.connector.index.figures import (
 from pyspark_pravega.connector.index.writing import IndexWriter
 
 __all__ = [
+    "BLOCK_BYTES",
     "Block",
     "BlockIndex",
     "Condition",

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pyspark_pravega.connector.index.blocks import Block, BlockIndex, Part, joined, most_blocks
 from pyspark_pravega.connector.index.figures import IndexedColumn
 
-_BLOCK_BYTES = 1 << 20
-"""Neighbours that are smaller together become one block."""
+BLOCK_BYTES = 1 << 20
+"""About how much a block has. Neighbours that are smaller together become one."""
 
 
 class Coverage:
@@ -118,7 +118,7 @@ def _merged(blocks: Sequence[Block]) -> list[Block]:
     some: list[Block] = []
     for block in sorted(blocks, key=lambda one: one.parts):
         both = some[-1] + block if some and _touches(some[-1], block) else None
-        if both is not None and sum(part.end - part.start for part in both.parts) <= _BLOCK_BYTES:
+        if both is not None and sum(part.end - part.start for part in both.parts) <= BLOCK_BYTES:
             some[-1] = both
         else:
             some.append(block)

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from pyspark_pravega.client import SegmentPart
-from pyspark_pravega.connector.index import IndexedColumn, figures_of
+from pyspark_pravega.connector.index import BLOCK_BYTES, IndexedColumn, figures_of
 from pyspark_pravega.connector.log import Snapshot
 from pyspark_pravega.connector.plain import told_plainly
 from pyspark_pravega.connector.read import BatchReader, SlicePartition, groups
@@ -91,7 +91,8 @@ class BlockReader(BatchReader):
     def _blocks_of(self, part: SegmentPart) -> Iterator[dict[str, Any]]:
         for events in self._frames(part):
             start = events.start
-            for frames, end in self._frames_and_ends(events):
+            count = -(-(events.end - start) // BLOCK_BYTES)
+            for frames, end in self._frames_and_ends(events, min(self._most_rows, -(-len(events) // count))):
                 rows, figures = self._figures(frames, events.segment_id, events.start)
                 yield {"segment": events.segment_id, "start": start, "end": end, "rows": rows, "figures": figures}
                 start = end
