@@ -187,6 +187,7 @@ SHOW PROCEDURES IN pravega.system;
 --> pravega	["system"]	system	create_cut
 --> pravega	["system"]	system	drop_cut
 --> pravega	["system"]	system	drop_subscriber
+--> pravega	["system"]	system	index
 --> pravega	["system"]	system	redeliver
 --> pravega	["system"]	system	register_schema
 --> pravega	["system"]	system	rollback
