@@ -18,6 +18,7 @@ from pyspark_pravega.errors import (
     KeyValueTableNotFoundError,
     ScopeNotFoundError,
     StreamNotFoundError,
+    UnsupportedOperationError,
 )
 from pyspark_pravega.lake import LakeConfiguration, file_properties
 from pyspark_pravega.registry import SchemaRegistry
@@ -183,6 +184,17 @@ class CatalogBase:
         """
         if self.is_key_value(stream):
             raise no_stream(stream)
+
+    def check_no_view(self, stream: Stream) -> None:
+        """Refuse what is for streams, where the stream isn't there.
+
+        Raises:
+            UnsupportedOperationError: there is a view of its name.
+        """
+        if self.store(stream.scope).view(stream.name) is not None:
+            raise UnsupportedOperationError(
+                f'"{stream}" is a view, and procedures are for streams: name a table that the view reads'
+            )
 
     def scope(self, namespace: Sequence[str], *, make: bool = False) -> str:
         """The scope behind a namespace.

@@ -18,7 +18,7 @@ from pyspark_pravega.serde.protobuf import ProtobufCodec
 from pyspark_pravega.serde.schemas import avro as avro_schema
 from pyspark_pravega.serde.schemas import json as json_schema
 from pyspark_pravega.serde.schemas import protobuf as protobuf_schema
-from pyspark_pravega.serde.schemas.fields import enum_columns, field_ids
+from pyspark_pravega.serde.schemas.fields import enum_columns, field_ids, field_shapes
 from pyspark_pravega.serde.stored import StoredCodec, stored_columns
 from pyspark_pravega.serde.types import (
     avro_to_spark,
@@ -69,6 +69,10 @@ class Schema:
     def enum_columns(self) -> set[str]:
         """The columns whose values are names of an enum: see `enum_columns`."""
         return set(enum_columns(self._parsed))
+
+    def field_shapes(self) -> dict[str, str]:
+        """In what shape events hold each column: see `field_shapes`."""
+        return dict(field_shapes(self._parsed))
 
     @cached_property
     def _parsed(self) -> object:

@@ -116,7 +116,7 @@ class TypeFilter:
             type_name: the schemas' type.
             others_are_errors: whether an event of another type is an error; else it is passed over.
         """
-        self._encodings, self._type, self._strict = encodings, type_name, others_are_errors
+        self._encodings, self._type, self.others_are_errors = encodings, type_name, others_are_errors
         self._is_wanted: dict[int, bool] = {}
 
     def chosen(self, payloads: pa.Array) -> Ints | None:
@@ -143,7 +143,7 @@ class TypeFilter:
         except SchemaNotFoundError:
             # It can't be decoded; the codec says so.
             return True
-        if event_type != self._type and self._strict:
+        if event_type != self._type and self.others_are_errors:
             raise BadEventError(
                 f"it is of type {event_type}, and the table's columns are those of {self._type}: the stream holds "
                 "events of several types; choose one with the table property or read option schema-type",

@@ -53,6 +53,7 @@ class Driver:
             elif step.kind == "fetch":
                 rows = [row.asDict() for row in self._spark.sql(step.text).collect()]
             caller = Caller(catalog="pravega", after=json.loads(json.dumps(step.after)), rows=rows)
+        assert isinstance(step, list)
         (row,) = step
         return row
 

@@ -17,6 +17,7 @@ from pyspark_pravega.catalog.plans.read_request import (
     position_of,
     text_of_extent,
     text_of_moment,
+    text_of_unindexed,
 )
 from pyspark_pravega.catalog.plans.sampling import Sampling
 from pyspark_pravega.catalog.plans.scans import PlannedScan, ScanRequest
@@ -58,4 +59,5 @@ __all__ = [
     "position_of",
     "text_of_extent",
     "text_of_moment",
+    "text_of_unindexed",
 ]

@@ -19,8 +19,10 @@ from pyspark_pravega.catalog.plans.narrowing import NarrowedScan, narrow_scan
 from pyspark_pravega.catalog.plans.read_request import Position, all_columns
 from pyspark_pravega.catalog.plans.scans import PlannedScan, ScanRequest
 from pyspark_pravega.catalog.plans.transactions import ENDS, OpenTransaction, in_transaction
+from pyspark_pravega.catalog.plans.unindexed import plan_unindexed
 from pyspark_pravega.catalog.statements import Staged, is_metadata
 from pyspark_pravega.connector.index import Condition
+from pyspark_pravega.connector.indexing import Unindexed
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValuePlan
 from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.connector.option_names import METADATA, READ_KEYS, reads_own
@@ -126,6 +128,8 @@ class Planner:
             self._check_in_transaction(definition)
         if isinstance(definition, KeyValueDefinition):
             return key_values.plan_scan(definition, request)
+        if isinstance(request.position, Unindexed):
+            return plan_unindexed(definition, request.position, request.columns)
         if definition.settings.controller_uri != self._catalog.client.settings.controller_uri:
             # Connection settings come with the scan only: `check_read` has asked the catalog's cluster.
             request = request.unsettled()

@@ -9,6 +9,8 @@ from pyspark.sql.types import StructType
 
 from pyspark_pravega.client import StreamCut
 from pyspark_pravega.connector.bounds import VersionBounds, Word, parse_bound
+from pyspark_pravega.connector.index import Part
+from pyspark_pravega.connector.indexing import Unindexed
 from pyspark_pravega.connector.log import offsets_of
 from pyspark_pravega.connector.options import EventOptions, ReadOptions
 from pyspark_pravega.connector.read import CHANGE_COLUMNS, ChangesRange, Extent, Moment
@@ -18,9 +20,9 @@ from pyspark_pravega.connector.write import with_dead_letters
 from pyspark_pravega.errors import ConfigurationError
 from pyspark_pravega.serde.lenient import PERMISSIVE
 
-Position = Moment | ChangesRange | Extent
-"""Which part of a table is read: its rows at a moment of the past, what versions have changed, or what lies between the
-bounds that a read's options name."""
+Position = Moment | ChangesRange | Extent | Unindexed
+"""Which part of a table is read: its rows at a moment of the past, what versions have changed, what lies between the
+bounds that a read's options name, or figures of events that no index tells of."""
 
 
 class ChangesBounds(TypedDict, total=False):
@@ -59,7 +61,23 @@ class ExtentText(TypedDict):
     end: str
 
 
-PositionText = ChangesText | MomentText | ExtentText
+class UnindexedParts(TypedDict):
+    """What is read for an index, as the JVM keeps it. See `Unindexed`."""
+
+    parts: list[list[int]]
+    """Of each its segment, its begin and its end."""
+    keys: list[list[str]]
+    task_bytes: int
+
+
+@final
+class UnindexedText(TypedDict):
+    """A position of what is read for an index."""
+
+    unindexed: UnindexedParts
+
+
+PositionText = ChangesText | MomentText | ExtentText | UnindexedText
 
 
 def position_of(text: PositionText | None) -> Position | None:
@@ -72,6 +90,13 @@ def position_of(text: PositionText | None) -> Position | None:
         return None
     if "changes" in text:
         return ChangesRange(**text["changes"])
+    if "unindexed" in text:
+        wanted = text["unindexed"]
+        return Unindexed(
+            parts=tuple(Part(*part) for part in wanted["parts"]),
+            keys=tuple(map(tuple, wanted["keys"])),
+            task_bytes=wanted["task_bytes"],
+        )
     if "start" in text:
         return Extent(start=_cut_or_word(text["start"]), end=_cut_or_word(text["end"]))
     return Moment(offsets=offsets_of(text["offsets"]), name=text["name"], version=text["version"])
@@ -95,6 +120,16 @@ def text_of_extent(extent: Extent) -> ExtentText:
     """
     start, end = (bound.value if isinstance(bound, Word) else bound.to_text() for bound in (extent.start, extent.end))
     return {"start": start, "end": end}
+
+
+def text_of_unindexed(wanted: Unindexed) -> UnindexedText:
+    """What is read for an index, for the JVM to keep.
+
+    Args:
+        wanted: what that is.
+    """
+    parts, keys = [list(part) for part in wanted.parts], [list(key) for key in wanted.keys]
+    return {"unindexed": {"parts": parts, "keys": keys, "task_bytes": wanted.task_bytes}}
 
 
 def _cut_or_word(text: str) -> StreamCut | Word:

@@ -1,4 +1,4 @@
-"""Which blocks of a table's events a query needn't read, by the indexes that its commits have kept."""
+"""Which blocks of a table's events a query needn't read, by the indexes that its commits and `CALL index` have kept."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_TABLES = 100
 
 @dataclass
 class _Indexes:
-    """What is known of a table. A version's index never changes."""
+    """What is known of a table. A version's index never changes, nor does an entry of `CALL index`."""
 
     controller_uri: str
     stream: Stream
@@ -38,30 +38,47 @@ class _Indexes:
     up_to: int = 0
     """The last version that was asked for."""
     by_version: dict[int, BlockIndex] = field(default_factory=dict)
+    read: dict[int, BlockIndex] = field(default_factory=dict)
+    """Of what `CALL index` has read, by the entries' numbers."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def learn(self, ledger: Ledger, last: int) -> None:
-        """Ask for the indexes of versions that aren't known yet; of all where the last one is 0."""
+        """Ask for the indexes that aren't known yet; of all versions where the last one is 0."""
+        known = set(self.read)
+        self.read = dict(ledger.indexes().read(self.read).by_number)
+        if self._learn_versions(ledger, last) or not known.issuperset(self.read):
+            self._forget_figures()
+
+    def all(self) -> list[BlockIndex]:
+        """All that are known."""
+        return [*self.by_version.values(), *self.read.values()]
+
+    def _learn_versions(self, ledger: Ledger, last: int) -> bool:
         if 0 < last <= self.up_to:
-            return
+            return False
         # A query can see the rows of a commit before the log has its version, and its index.
         there = ledger.state().version
         last = min(last, there) if last else there
         if last <= self.up_to:
-            return
+            return False
         first = self.up_to + 1
         if not self.up_to:
             oldest = ledger.first_commit()
             first = last + 1 if oldest is None else oldest.version
         for low in range(first, last + 1, _AT_ONCE):
-            self.by_version.update(ledger.indexes(range(low, min(last + 1, low + _AT_ONCE))))
+            self.by_version.update(ledger.indexes().of_versions(range(low, min(last + 1, low + _AT_ONCE))))
         self.up_to = last
+        return True
+
+    def _forget_figures(self) -> None:
+        """Keep those of older ones as a whole, where there are too many."""
         blocks = 0
-        for version in sorted(self.by_version, reverse=True):
-            index = self.by_version[version]
-            blocks += len(index.blocks)
-            if blocks > _MOST_BLOCKS and len(index.blocks) > 1:
-                self.by_version[version] = replace(index, blocks=(index.whole,))
+        for indexes in (self.read, self.by_version):
+            for number in sorted(indexes, reverse=True):
+                index = indexes[number]
+                blocks += len(index.blocks)
+                if blocks > _MOST_BLOCKS and len(index.blocks) > 1:
+                    indexes[number] = replace(index, blocks=(index.whole,))
 
 
 _indexes_of = lru_cache(maxsize=_MOST_TABLES)(_Indexes)
@@ -93,7 +110,7 @@ def wanted_parts(
     indexes = _indexes_of(definition.settings.controller_uri, definition.stream, definition.group_made)
     with indexes.lock:
         indexes.learn(ledger, last)
-        some = list(indexes.by_version.values())
+        some = indexes.all()
     return skipped(parts, some, values_of(condition, columns), columns.values())
 
 
@@ -103,7 +120,7 @@ def index_fingerprint(definition: TableDefinition) -> str:
     Args:
         definition: what the stream is as a table.
     """
-    columns = [(column.name, *column.key) for column in indexed_columns(definition)]
+    columns = [(column.name, *column.read_key) for column in indexed_columns(definition)]
     return f"{definition.group_made}: {columns}"
 
 

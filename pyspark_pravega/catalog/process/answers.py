@@ -10,12 +10,14 @@ from typing import Any
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog import statements
-from pyspark_pravega.catalog.plans import NarrowedScan, Plan, PlannedScan, QueryMoment
+from pyspark_pravega.catalog.names import to_sql
+from pyspark_pravega.catalog.plans import NarrowedScan, Plan, PlannedScan, QueryMoment, text_of_unindexed
 from pyspark_pravega.catalog.process import messages
 from pyspark_pravega.catalog.process.parameters import KIND
 from pyspark_pravega.catalog.process.pickles import pickled_read, text_of
 from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.pushdown import routing_columns
+from pyspark_pravega.connector.indexing import BLOCK_COLUMNS
 from pyspark_pravega.connector.key_value import METADATA_COLUMNS, VERSION, KeyValueDefinition, KeyValuePlan, made_as
 from pyspark_pravega.connector.read import CHANGE_COLUMNS
 from pyspark_pravega.connector.table import (
@@ -152,6 +154,28 @@ def parameter(parameter: statements.Parameter) -> messages.Parameter:
         "columns": parameter.columns,
         "condition": parameter.condition,
     }
+
+
+def reading(step: statements.Reading) -> messages.ProcedureStatement:
+    """What tasks are to read for a procedure.
+
+    Args:
+        step: what that is.
+    """
+    bare: messages.Table = {
+        "schema": BLOCK_COLUMNS.json(),
+        "checks": [],
+        "properties": {},
+        "stream": str(step.definition.stream),
+        "id": None,
+        "primaryKey": [],
+        "rowId": [],
+        "lookup": [],
+        "position": text_of_unindexed(step.wanted),
+    }
+    stream = step.definition.stream
+    name = ".".join(statements.quoted(to_sql(part)) for part in (stream.scope, stream.name))
+    return {"kind": "read", "text": name, "table": bare, "after": dict(step.after)}
 
 
 def scan(planned: PlannedScan, moment: QueryMoment) -> messages.PlannedScan:

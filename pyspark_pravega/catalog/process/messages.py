@@ -130,7 +130,9 @@ class ProcedureStatement(TypedDict):
 
     text: str
     kind: str
-    """`run`; `fetch`, when `call_procedure` is told its rows; or `check`, when it is only analysed."""
+    """`run`; `fetch`, when `call_procedure` is told its rows; `check`, when it is only analysed; or `read`, when it is
+    told all rows of `table`, whose name is the text."""
+    table: NotRequired[Table]
     after: dict[str, Any]
     """What `call_procedure` is told when that is done; opaque to the JVM."""
 

@@ -52,7 +52,7 @@ from pyspark_pravega.catalog.process.pickles import (
 )
 from pyspark_pravega.catalog.process.protocol import Method, wire_name
 from pyspark_pravega.catalog.process.writing import WriteMethods, seen_of
-from pyspark_pravega.catalog.statements import PROCEDURES, Caller, Staged, Statement, is_metadata
+from pyspark_pravega.catalog.statements import PROCEDURES, Caller, Reading, Staged, Statement, is_metadata
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.key_value import KeyValueDefinition
 from pyspark_pravega.connector.predicates import Predicate
@@ -283,6 +283,8 @@ class CatalogMethods:
         step = self.catalog.procedures.step(caller, name, arguments)
         if isinstance(step, Statement):
             return {"statement": {"text": step.text, "kind": step.kind, "after": dict(step.after)}}
+        if isinstance(step, Reading):
+            return {"statement": answers.reading(step)}
         return {"columns": PROCEDURES[name].columns, "rows": step}
 
     # Batch reads

@@ -15,7 +15,15 @@ from pyspark_pravega.catalog.statements.constraint_changes import ConstraintChan
 from pyspark_pravega.catalog.statements.key_values import KeyValueTables, shown_key_value_properties
 from pyspark_pravega.catalog.statements.metadata_tables import MetadataTables, is_metadata
 from pyspark_pravega.catalog.statements.namespaces import Namespaces
-from pyspark_pravega.catalog.statements.procedures import PROCEDURES, Caller, Parameter, Procedures, Statement, quoted
+from pyspark_pravega.catalog.statements.procedures import (
+    PROCEDURES,
+    Caller,
+    Parameter,
+    Procedures,
+    Reading,
+    Statement,
+    quoted,
+)
 from pyspark_pravega.catalog.statements.relations import Relations
 from pyspark_pravega.catalog.statements.replacing import Replacing, Staged
 from pyspark_pravega.catalog.statements.schemas import Schemas
@@ -33,6 +41,7 @@ __all__ = [
     "Namespaces",
     "Parameter",
     "Procedures",
+    "Reading",
     "Relations",
     "Replacing",
     "Schemas",

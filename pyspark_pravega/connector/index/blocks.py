@@ -49,16 +49,16 @@ class Block:
         return Block(
             rows=self.rows + other.rows,
             figures=tuple(None if one is None or two is None else one + two for one, two in pairs),
-            parts=_joined((*self.parts, *other.parts)),
+            parts=joined((*self.parts, *other.parts)),
         )
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlockIndex:
-    """The index of one commit."""
+    """The index of one commit, or of events that were read for it."""
 
-    columns: tuple[tuple[str, str], ...]
-    """As `IndexedColumn.key`."""
+    columns: tuple[tuple[str, ...], ...]
+    """As `IndexedColumn.key`; of events that were read as `read_key`."""
     blocks: tuple[Block, ...]
     sizes: Mapping[int, int] | None = None
     """Of one that isn't committed yet: how many bytes its transaction has for each segment. None where that isn't
@@ -76,7 +76,7 @@ class BlockIndex:
             sizes: as of the index.
         """
         some = list(blocks)
-        most = min(MOST_BLOCKS, _MOST_NUMBERS // (3 * len(columns) + 1)) if sizes is not None else 1
+        most = most_blocks(len(columns)) if sizes is not None else 1
         numbers = sum(3 * len(block.parts) for block in some)
         while len(some) > 1 and (len(some) > most or numbers > _MOST_NUMBERS):
             some = [some[i] + some[i + 1] if i + 1 < len(some) else some[i] for i in range(0, len(some), 2)]
@@ -86,7 +86,7 @@ class BlockIndex:
     @cached_property
     def whole(self) -> Block:
         """All blocks as one: most conditions that no row meets are told by it."""
-        parts = _joined(part for block in self.blocks for part in block.parts)
+        parts = joined(part for block in self.blocks for part in block.parts)
         bare = [replace(block, parts=()) for block in self.blocks]
         return replace(sum(bare[1:], bare[0]), parts=parts)
 
@@ -143,18 +143,27 @@ class BlockIndex:
         Args:
             content: as `content` gives it.
         """
-        columns = tuple((str(id_), str(kind)) for id_, kind in content["columns"])
+        columns = tuple(tuple(map(str, key)) for key in content["columns"])
         blocks = []
         for rows, numbers, all_figures in content["blocks"]:
             triples = zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True)
             figures = (
                 None if of is None else Figures.of_content(rows, of, kind)
-                for of, (_, kind) in zip(all_figures, columns, strict=True)
+                for of, (_, kind, *_) in zip(all_figures, columns, strict=True)
             )
             blocks.append(Block(rows=rows, figures=tuple(figures), parts=tuple(Part(*triple) for triple in triples)))
         sizes = content.get("sizes")
         own = None if sizes is None else {int(segment_id): size for segment_id, size in sizes.items()}
         return cls(columns=columns, blocks=tuple(blocks), sizes=own)
+
+
+def most_blocks(columns: int) -> int:
+    """How many blocks an index has at most.
+
+    Args:
+        columns: of how many columns it has figures.
+    """
+    return min(MOST_BLOCKS, _MOST_NUMBERS // (3 * columns + 1))
 
 
 def skipped(
@@ -171,7 +180,9 @@ def skipped(
         condition: as `values_of` gives it.
         columns: those that it may name.
     """
-    names = {column.key: column.name for column in columns}
+    names: dict[tuple[str, ...], str] = {}
+    for column in columns:
+        names |= {column.key: column.name, column.read_key: column.name}
     unwanted: dict[int, list[Part]] = {}
 
     def is_wanted(index: BlockIndex, block: Block) -> bool:
@@ -185,7 +196,7 @@ def skipped(
             if not is_wanted(index, block):
                 for part in block.parts:
                     unwanted.setdefault(part.segment_id, []).append(part)
-    gaps = {segment_id: _joined(some) for segment_id, some in unwanted.items()}
+    gaps = {segment_id: joined(some) for segment_id, some in unwanted.items()}
     return [left for part in parts for left in _without(part, gaps.get(part.segment_id, ()))]
 
 
@@ -204,11 +215,15 @@ def _without(part: SegmentPart, gaps: Iterable[Part]) -> Iterator[SegmentPart]:
         yield replace(part, start=position)
 
 
-def _joined(parts: Iterable[Part]) -> tuple[Part, ...]:
-    """Parts in their order, neighbours as one."""
-    joined: list[Part] = []
+def joined(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """Parts in their order, neighbours as one.
+
+    Args:
+        parts: in any order.
+    """
+    some: list[Part] = []
     for part in sorted(parts):
-        if joined and joined[-1].segment_id == part.segment_id and joined[-1].end >= part.start:
-            part = Part(part.segment_id, joined[-1].start, max(part.end, joined.pop().end))
-        joined.append(part)
-    return tuple(joined)
+        if some and some[-1].segment_id == part.segment_id and some[-1].end >= part.start:
+            part = Part(part.segment_id, some[-1].start, max(part.end, some.pop().end))
+        some.append(part)
+    return tuple(some)

@@ -58,11 +58,18 @@ class IndexedColumn:
     id: str
     """By what events know it: a column that was dropped and comes back has another one."""
     type: DataType
+    shape: str = ""
+    """How events hold it, its default and aliases included: where it is equal, events have equal values in it."""
 
     @property
     def key(self) -> tuple[str, str]:
-        """What figures of it are kept under: they mean nothing for a column of another type."""
+        """What figures of rows are kept under that are written: they mean nothing for a column of another type."""
         return self.id, self.type.simpleString()
+
+    @property
+    def read_key(self) -> tuple[str, str, str]:
+        """What figures are kept under of events that were read: the schema decides which values these have."""
+        return (*self.key, self.shape)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ COMMITTED = SHARED - 1
 """The number, among a job's entries, of what tells that it was committed."""
 FIGURES = COMMITTED - 1
 """The number, among a job's entries, of the figures of what its tasks have written."""
-_COMMITS, _INDEXES = 1, 2
+_COMMITS, _INDEXES, _READ_INDEXES = 1, 2, 3
 _JOBS, _QUERIES, _COPIES, _REDELIVERIES = 1 << 63, 1 << 62, 1 << 61, 1 << 60
 """What the first half of the keys of jobs, queries, copies and redeliveries has beside the hash or id."""
 
@@ -47,7 +47,7 @@ def _key(space: int, number: int) -> bytes:
     return struct.pack(">QQ", space, number)
 
 
-STATE, PROPERTIES, CUTS, SCHEMAS, SUBSCRIBERS, ABANDONED = (_key(0, number) for number in range(6))
+STATE, PROPERTIES, CUTS, SCHEMAS, SUBSCRIBERS, ABANDONED, READ_INDEXES = (_key(0, number) for number in range(7))
 COMMITS = struct.pack(">Q", _COMMITS)
 """What the keys of all versions begin with."""
 FIRST_COPY, FIRST_QUERY, FIRST_JOB = _key(_COPIES, 0), _key(_QUERIES, 0), _key(_JOBS, 0)
@@ -62,6 +62,11 @@ def commit_key(version: int) -> bytes:
 def index_key(version: int) -> bytes:
     """Where the figures of a version's rows are."""
     return _key(_INDEXES, version)
+
+
+def read_index_key(number: int) -> bytes:
+    """Where figures of events are that `CALL index` has read."""
+    return _key(_READ_INDEXES, number)
 
 
 def query_key(query: str) -> bytes:

@@ -6,18 +6,15 @@ entries, too, when that is noted. So a cut or a subscriber that comes meanwhile 
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark_pravega import values
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.clock import now_ms
-from pyspark_pravega.connector.index import BlockIndex
 from pyspark_pravega.connector.log.entries import (
     Closing,
     Commit,
-    Intent,
     NamedCut,
     State,
     commit_of,
@@ -25,16 +22,8 @@ from pyspark_pravega.connector.log.entries import (
     state_content,
     state_of,
 )
-from pyspark_pravega.connector.log.entry_keys import (
-    CUTS,
-    FIGURES,
-    STATE,
-    SUBSCRIBERS,
-    commit_key,
-    index_key,
-    job_key,
-)
-from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable
+from pyspark_pravega.connector.log.entry_keys import CUTS, STATE, SUBSCRIBERS, commit_key, index_key
+from pyspark_pravega.connector.log.json_table import Content, JsonTable
 from pyspark_pravega.connector.log.tiered import Tiered
 from pyspark_pravega.errors import ConfigurationError
 
@@ -129,39 +118,6 @@ def forget_versions(table: JsonTable, last: int, history: History) -> None:
             table.remove(*((key(version), ANY_VERSION) for key in (commit_key, index_key) for version in gone))
         if len(gone) < _SWEPT_AT_ONCE:
             return
-
-
-def index_of(table: JsonTable, done: Intent, version: int, cut: Mapping[int, int]) -> list[Change]:
-    """The index of a commit that becomes a version, as a change of the log; none where no place of it is known.
-
-    Args:
-        table: holds the log.
-        done: the commit.
-        version: which one it becomes.
-        cut: the tail that it has reached.
-    """
-    noted, before = table.get(job_key(uuid.UUID(done.job), FIGURES), commit_key(version - 1))
-    if noted is None or (before is None and version > 1):
-        return []
-    tail = {} if before is None else commit_of(before.content).cut
-    index = BlockIndex.of_content(noted.content["index"]).placed(tail, cut, done.bytes)
-    return [] if index is None else [(index_key(version), NOT_EXISTS, index.content())]
-
-
-def indexes_of(table: JsonTable, versions: Iterable[int]) -> dict[int, BlockIndex]:
-    """The indexes of completed versions, of those that have one.
-
-    Args:
-        table: holds the log.
-        versions: which ones.
-    """
-    some = list(versions)
-    documents = table.get(*map(index_key, some))
-    return {
-        version: BlockIndex.of_content(document.content)
-        for version, document in zip(some, documents, strict=True)
-        if document is not None
-    }
 
 
 @dataclass(frozen=True, kw_only=True)

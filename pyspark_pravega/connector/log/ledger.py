@@ -10,8 +10,10 @@ It lies in a key-value table beside the stream and is changed only under conditi
 | 0, 3 | who is adding a schema to the registry, or finishes a replacement of the table |
 | 0, 4 | which versions subscribers have read that follow CHANGES of a table with a key |
 | 0, 5 | there where the log was made for a stream that was just being dropped |
+| 0, 6 | which entries there are of what `CALL index` has read |
 | 1, n | version n: when, how much, which transactions, and the stream cut that it reached |
 | 2, n | figures of blocks of its rows, and where they lie, of tables with an index |
+| 3, n | the same of events that `CALL index` has read, whoever has written them |
 | copy (a hash, its three upper bits 001) | what `CALL copy` of that name has copied into the table |
 | redelivery (a hash, its four upper bits 0001) | which dead letters `CALL redeliver` is bringing into the table |
 | query (a hash, its two upper bits 01) | how far a streaming query has come, and which of its drivers may go on |
@@ -39,7 +41,6 @@ from functools import partial
 
 from pyspark_pravega.client import KeyValueTable, Stream
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
-from pyspark_pravega.connector.index import BlockIndex
 from pyspark_pravega.connector.log.copies import CopyLog, RedeliveryLog
 from pyspark_pravega.connector.log.entries import (
     OTHERS,
@@ -74,9 +75,8 @@ from pyspark_pravega.connector.log.history import (
     commits_of,
     first_commit,
     forget_versions,
-    index_of,
-    indexes_of,
 )
+from pyspark_pravega.connector.log.indexes import IndexLog, index_of
 from pyspark_pravega.connector.log.job_log import (
     JobCommit,
     JobLog,
@@ -257,9 +257,9 @@ class Ledger:
         """
         return commits_of(self._table, versions)
 
-    def indexes(self, versions: Iterable[int]) -> dict[int, BlockIndex]:
-        """As `indexes_of`."""
-        return indexes_of(self._table, versions)
+    def indexes(self) -> IndexLog:
+        """Of which blocks of events there are figures."""
+        return IndexLog(self._table)
 
     def all_commits(self) -> Iterator[Commit]:
         """All completed versions that are still known, in their order."""

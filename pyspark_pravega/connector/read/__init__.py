@@ -43,7 +43,7 @@ from pyspark_pravega.connector.read.row_changes import (
     row_change_partitions,
     row_changes,
 )
-from pyspark_pravega.connector.read.small_parts import merged
+from pyspark_pravega.connector.read.small_parts import groups, merged
 from pyspark_pravega.connector.read.versions import (
     Moment,
     commit_of,
@@ -95,6 +95,7 @@ __all__ = [
     "events_of",
     "first_told_version",
     "first_whole_version",
+    "groups",
     "last_commit",
     "merged",
     "moment_at",

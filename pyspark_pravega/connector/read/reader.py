@@ -198,10 +198,14 @@ class BatchReader(RowsReader):
         Raises:
             EventDecodeError: an event can't be decoded; the message says where it is.
         """
-        for frames in pieces(events.frames, self._most_rows):
-            last = len(frames) - 1
-            end = int(frames.starts[last] + frames.sizes[last]) + events.start + HEADER_SIZE
+        for frames, end in self._frames_and_ends(events, self._most_rows):
             yield self._batch(frames, events.segment_id, events.start), end
+
+    def _frames_and_ends(self, events: EventBatch, most: int) -> Iterator[tuple[framing.Frames, int]]:
+        """Events in pieces of so many at most, and the offset in the segment at which each ends."""
+        for frames in pieces(events.frames, most):
+            last = len(frames) - 1
+            yield frames, int(frames.starts[last] + frames.sizes[last]) + events.start + HEADER_SIZE
 
     def _frames(self, part: SegmentPart) -> Iterator[EventBatch]:
         """The frames of a part's events, about a megabyte at a time."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable
 
 from pyspark_pravega.connector.index import IndexedColumn, check_indexed, is_ordered
@@ -52,9 +53,23 @@ def indexed_columns(definition: TableDefinition) -> tuple[IndexedColumn, ...]:
         return ()
     schema, _ = definition.registered
     registered = registered_schema(schema.serialization_format, schema.type, schema.schema_data)
-    ids, enums = registered.field_ids(), registered.enum_columns()
+    ids, enums, shapes = registered.field_ids(), registered.enum_columns(), registered.field_shapes()
     return tuple(
-        IndexedColumn(name=field.name, id=ids[field.name,], type=field.dataType)
+        IndexedColumn(
+            name=field.name,
+            id=ids[field.name,],
+            type=field.dataType,
+            shape=_digest(definition, shapes[field.name]),
+        )
         for field in definition.schema
         if field.name in names and (field.name,) in ids and field.name not in enums and is_ordered(field.dataType)
     )
+
+
+def _digest(definition: TableDefinition, shape: str) -> str:
+    """What decides which value an event that was written by others has in a column."""
+    of_events = [definition.format, str(definition.properties.encoding_header), shape]
+    if definition.types is not None:
+        assert definition.registered is not None
+        of_events += [definition.registered[0].type, str(definition.types.others_are_errors)]
+    return hashlib.blake2b("\n".join(of_events).encode(), digest_size=8).hexdigest()

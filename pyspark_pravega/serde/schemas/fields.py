@@ -1,9 +1,10 @@
 """By which names, or numbers, events hold what a table shows as columns: a column that comes back has another one.
-And which columns are enums."""
+Which columns are enums. And in what shape events hold each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pyspark_pravega.serde.schemas import avro, json, protobuf
 
@@ -60,3 +61,26 @@ def enum_columns(kind: object) -> Iterator[str]:
         for field in kind.fields:
             if field.kind == "enum":
                 yield field.name
+
+
+def field_shapes(kind: object) -> Iterator[tuple[str, str]]:
+    """In what shape events hold each column: by two schemas in which that is equal, an event has the same value in it.
+
+    Args:
+        kind: what a schema's `parse` gave.
+
+    Yields:
+        The column's name; and its type in the schema, its default, and by what names it is looked for.
+    """
+    if isinstance(kind, avro.Union):
+        for branch in kind.branches:
+            yield from field_shapes(branch)
+    elif isinstance(kind, avro.Record):
+        for one in kind.fields:
+            yield one.name, repr(replace(one, name=one.avro_name, legal_name="", doc=None))
+    elif isinstance(kind, json.Object):
+        for prop in kind.properties:
+            yield prop.name, repr(replace(prop, name="", description=None))
+    elif isinstance(kind, protobuf.Message):
+        for field in kind.fields:
+            yield field.name, repr(replace(field, name=""))

@@ -152,6 +152,10 @@ SELECT count(*) FROM `orders$transactions` WHERE state = 'COMMITTED';
 
 -- Procedures
 
+ALTER TABLE orders SET TBLPROPERTIES ('index-columns' = 'id');
+CALL pravega.system.index('sql_shop.orders');
+--> ...	4	...	0	0
+ALTER TABLE orders UNSET TBLPROPERTIES ('index-columns');
 CALL pravega.system.scale(table => 'sql_shop.orders', segments => 3);
 --> 4294967298	0.0	0.3333333333333333
 --> 4294967299	0.3333333333333333	0.6666666666666666
@@ -183,6 +187,7 @@ SHOW PROCEDURES IN pravega.system;
 --> pravega	["system"]	system	create_cut
 --> pravega	["system"]	system	drop_cut
 --> pravega	["system"]	system	drop_subscriber
+--> pravega	["system"]	system	index
 --> pravega	["system"]	system	redeliver
 --> pravega	["system"]	system	register_schema
 --> pravega	["system"]	system	rollback

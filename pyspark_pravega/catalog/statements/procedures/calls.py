@@ -16,6 +16,8 @@ from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.properties import spelled_compatibility
 from pyspark_pravega.catalog.statements.procedures.copying import COLUMNS as COPY_COLUMNS
 from pyspark_pravega.catalog.statements.procedures.copying import copy
+from pyspark_pravega.catalog.statements.procedures.indexing import COLUMNS as INDEX_COLUMNS
+from pyspark_pravega.catalog.statements.procedures.indexing import index
 from pyspark_pravega.catalog.statements.procedures.redelivering import COLUMNS as REDELIVER_COLUMNS
 from pyspark_pravega.catalog.statements.procedures.redelivering import redeliver
 from pyspark_pravega.catalog.statements.procedures.running import Caller, Step
@@ -112,6 +114,12 @@ PROCEDURES = {
                 ),
             ),
             columns="version BIGINT, rows BIGINT, bytes_before BIGINT, bytes_after BIGINT",
+        ),
+        Procedure(
+            name="index",
+            description="Reads events that no index tells of, and keeps what reads need to pass over them",
+            parameters=(_TABLE,),
+            columns=INDEX_COLUMNS,
         ),
         Procedure(
             name="tier",
@@ -327,9 +335,11 @@ class Procedures:
             ConfigurationError: an argument is missing or wrong.
             PravegaError: it can't be done.
         """
-        if name not in ("copy", "redeliver"):
+        if name not in ("copy", "redeliver", "index"):
             return self.call(name, arguments)
         _check_given(PROCEDURES[name], arguments)
+        if name == "index":
+            return index(self._base, caller, self._stream(arguments[0]))
         if name == "redeliver":
             letters, source, target = map(self._stream, arguments)
             return redeliver(self._base, caller, letters, source, target)
@@ -451,6 +461,7 @@ class Procedures:
             self._base.client.controller.stream_configuration(stream)
         except StreamNotFoundError:
             self._base.check_no_key_value(stream)
+            self._base.check_no_view(stream)
             raise
         return stream
 

@@ -12,6 +12,8 @@ from typing import Any, Literal, TypeAlias
 
 from pyspark_pravega.catalog.names import to_sql
 from pyspark_pravega.client import Stream
+from pyspark_pravega.connector.indexing import Unindexed
+from pyspark_pravega.connector.table import TableDefinition
 
 Kind: TypeAlias = Literal["run", "fetch", "check"]
 
@@ -27,6 +29,17 @@ class Statement:
     before anything begins."""
     after: Mapping[str, Any]
     """What the procedure is told when that is done."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What Spark's tasks are to read next; the procedure is told the rows, `connector.indexing.BLOCK_COLUMNS`."""
+
+    definition: TableDefinition
+    """The table."""
+    wanted: Unindexed
+    after: Mapping[str, Any]
+    """As of `Statement`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +63,7 @@ class Caller:
 
 
 Rows: TypeAlias = list[list[Any]]
-Step: TypeAlias = Rows | Statement
+Step: TypeAlias = Rows | Statement | Reading
 """A procedure's result, or what has to be done for it."""
 
 

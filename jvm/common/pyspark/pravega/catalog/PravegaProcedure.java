@@ -11,12 +11,15 @@ import java.util.stream.Collectors;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
 import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.CommandExecutionMode;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -24,6 +27,7 @@ import pyspark.pravega.bridge.CatalogProcess;
 import pyspark.pravega.bridge.Names;
 import pyspark.pravega.bridge.SessionTransaction;
 import pyspark.pravega.bridge.Unchecked;
+import scala.Option;
 
 /** A procedure of the catalog process; its parameters and its result are what that says. */
 public final class PravegaProcedure implements UnboundProcedure, BoundProcedure {
@@ -108,6 +112,7 @@ public final class PravegaProcedure implements UnboundProcedure, BoundProcedure 
       switch (statement.get("kind").asText()) {
         case "run" -> session().sql(text);
         case "fetch" -> rows = session().sql(text).toJSON().collectAsList();
+        case "read" -> rows = read(text, statement.get("table"));
         default -> {
           LogicalPlan plan = parsed(() -> parser().parsePlan(text));
           session().sessionState().executePlan(plan, CommandExecutionMode.SKIP()).assertAnalyzed();
@@ -117,6 +122,14 @@ public final class PravegaProcedure implements UnboundProcedure, BoundProcedure 
     }
     refresh(values);
     return answer(result.get("columns").asText(), result.get("rows"));
+  }
+
+  /** Reads what no name stands for: a part of a table, as the catalog process describes it. */
+  private List<String> read(String name, JsonNode described) {
+    Identifier identifier = Identifier.of(new String[] {parts(name).get(0)}, parts(name).get(1));
+    PravegaTable table = new PravegaTable(process, catalog, transaction, identifier, described);
+    LogicalPlan relation = DataSourceV2Relation.create(table, Option.empty(), Option.empty());
+    return Dataset.ofRows(session(), relation).toJSON().collectAsList();
   }
 
   private static Iterator<Scan> answer(String columns, JsonNode rows) {
