@@ -12,6 +12,7 @@ python -m benchmarks.queries --suite tpcds --scale 0.03 --kinds mixed,lake --run
 from __future__ import annotations
 
 import argparse
+import logging
 import re
 import statistics
 import sys
@@ -45,7 +46,8 @@ LAKE = "lake"
 _SMALL_ROWS = 10_000
 """Tables with fewer rows have one segment."""
 _HEAP = "4g"
-"""The server's, which has all streams in memory."""
+"""The server's, which has all streams in memory; and Spark's, which broadcasts some large tables of Parquet files, as
+these are small."""
 _ANSI = "spark.sql.ansi.enabled"
 
 
@@ -234,7 +236,7 @@ def run(
     texts = {name: text for name, text in SUITES[suite].queries(scale).items() if not wanted or name in wanted}
     with Sandbox(heap=_HEAP) as sandbox, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        spark = session(sandbox, folder)
+        spark = session(sandbox, folder, memory=_HEAP)
         spark.conf.set("spark.sql.catalog.pravega.lake.warehouse", str(folder / "lake"))
         names = load(spark, folder, suite, kinds, scale=scale, queries=texts.values())
         tell("the tables are there")
@@ -265,6 +267,9 @@ def main() -> None:
         parser.error("--runs is at least 1")
     if unknown := sorted(set(given.queries) - set(SUITES[given.suite].queries(given.scale))):
         parser.error(f"{SUITES[given.suite].title} has no {', '.join(unknown)}")
+
+    # PySpark tells of a division by zero, which is no surprise here, by all of its trace.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
 
     def tell(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
