@@ -28,7 +28,7 @@ from pyspark.errors import ArithmeticException
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks import tpcds, tpch
-from benchmarks.answers import Expected
+from benchmarks.answers import Expected, says_nothing
 from benchmarks.results import append
 from benchmarks.shapes import Shape, shape
 from benchmarks.statements import session
@@ -136,6 +136,8 @@ class Beside:
     shape: Shape
     rows: int
     """How many it has given."""
+    is_empty: bool
+    """Whether they say nothing."""
     same: bool
     """Whether they are an answer to the query, as Parquet's are."""
 
@@ -164,8 +166,8 @@ def measure(
                 if not run and kind == PARQUET:
                     continue
                 rows, frame, seconds = asked(spark, namespace, query)
-                beside = Beside(seconds=[], shape=shape(frame), rows=len(rows), same=True)
-                beside = of_query.setdefault(kind, beside)
+                first = Beside(seconds=[], shape=shape(frame), rows=len(rows), is_empty=says_nothing(rows), same=True)
+                beside = of_query.setdefault(kind, first)
                 beside.same &= expected.holds(rows)
                 if run:
                     beside.seconds.append(seconds)
@@ -243,9 +245,9 @@ def run(
         measured = measure(spark, names, texts, runs, tell)
         spark.stop()
     others = [name for name, of_query in measured.items() if not all(beside.same for beside in of_query.values())]
-    empty = [name for name, of_query in measured.items() if not of_query[PARQUET].rows]
+    empty = [name for name, of_query in measured.items() if of_query[PARQUET].is_empty]
     equal = "All give Parquet's rows" if not others else f"OTHER ROWS THAN PARQUET'S: {', '.join(others)}"
-    none = f"; none at all {', '.join(empty)} ({len(empty)} of {len(measured)})" if empty else ""
+    none = f"; {len(empty)} of {len(measured)} no row, or only NULL and 0: {', '.join(empty)}" if empty else ""
     words = f"{SUITES[suite].title}, scale {scale}, median of {runs} runs. {equal}{none}."
     return f"{words} plan: scans/exchanges/reused/broadcasts.\n\n{table(measured)}"
 
