@@ -159,7 +159,7 @@ def measure(
     """
     measured: dict[str, dict[str, Beside]] = {}
     for name, query in queries.items():
-        expected = _expected(spark, names[PARQUET], query, lambda line, name=name: tell(f"{name}: {line}"))
+        expected = _expected(spark, names[PARQUET], name, query, tell)
         of_query = measured[name] = {}
         for run in range(runs + 1):
             for kind, namespace in names.items():
@@ -176,12 +176,12 @@ def measure(
     return measured
 
 
-def _expected(spark: SparkSession, namespace: str, query: str, tell: Callable[[str], None]) -> Expected:
+def _expected(spark: SparkSession, namespace: str, name: str, query: str, tell: Callable[[str], None]) -> Expected:
     """What a query gives; where it divides by zero, the session is left in the mode in which that is NULL."""
     try:
         rows, frame, _ = asked(spark, namespace, query)
     except ArithmeticException:
-        tell("it divides by zero at this scale, and is asked without ANSI mode")
+        tell(f"{name}: it divides by zero at this scale, and is asked without ANSI mode")
         spark.conf.set(_ANSI, "false")
         rows, frame, _ = asked(spark, namespace, query)
     return Expected(rows, frame)
