@@ -68,7 +68,14 @@ def properties(suite: str, kind: str, table: str) -> str:
 
 
 def load(
-    spark: SparkSession, folder: Path, suite: str, kinds: Iterable[str], *, scale: float, queries: Iterable[str]
+    spark: SparkSession,
+    folder: Path,
+    suite: str,
+    kinds: Iterable[str],
+    *,
+    scale: float,
+    queries: Iterable[str],
+    only: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
     """Make the tables of a suite that queries name.
 
@@ -79,6 +86,7 @@ def load(
         kinds: of `KINDS`, `MIXED` or `LAKE`, beside Parquet.
         scale: how many rows; 1 is a gigabyte.
         queries: the queries' texts.
+        only: conditions on rows of some tables, for who needs fewer than the least scale has.
 
     Returns:
         The namespace of each kind, and of Parquet.
@@ -95,7 +103,12 @@ def load(
         schema = re.sub(r"(VAR)?CHAR\(\d+\)", "STRING", columns)
         rows = spark.read.csv(str(path), schema=f"{schema}, behind STRING", sep="|", quote="", dateFormat="yyyy-MM-dd")
         # On a small scale TPC-H's generator gives parts a supplier twice.
-        rows = rows.drop("behind").dropDuplicates(keys[table].split(", ")).coalesce(2)
+        rows = (
+            rows.drop("behind")
+            .where((only or {}).get(table, "true"))
+            .dropDuplicates(keys[table].split(", "))
+            .coalesce(2)
+        )
         spark.sql(f"CREATE TABLE {names[PARQUET]}.{table} ({columns}) USING parquet")
         rows.write.insertInto(f"{names[PARQUET]}.{table}")
         path.unlink()
