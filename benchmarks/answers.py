@@ -61,6 +61,15 @@ def agree(rows: Sequence[Row], other: Sequence[Row]) -> bool:
     return len(rows) == len(other) and all(map(_close, rows, other))
 
 
+def says_nothing(rows: Sequence[Row]) -> bool:
+    """Whether an answer is no row, or one of nothing but NULL and 0: other tables would give it, too.
+
+    Args:
+        rows: the answer.
+    """
+    return not rows or (len(rows) == 1 and all(value is None or value == 0 for value in rows[0]))
+
+
 def is_answer(rows: Sequence[Row], size: int, whole: Sequence[tuple[Row, Row]]) -> bool:
     """Whether rows are an answer to a query.
 

@@ -40,22 +40,24 @@ STATEMENTS = {
 WANTED = {"CREATE TABLE": 200, "INSERT of one row": 130, "SELECT * LIMIT 10": 100, "DROP TABLE": 250}
 
 
-def session(sandbox: Sandbox, folder: Path) -> SparkSession:
+def session(sandbox: Sandbox, folder: Path, *, memory: str = "1g") -> SparkSession:
     """A session with two task slots; Parquet tables lie in a folder.
 
     Args:
         sandbox: the servers.
         folder: the folder.
+        memory: the JVM's heap.
     """
-    return _session(sandbox.controller_uri, sandbox.schema_registry_uri, str(folder / "warehouse"))
+    return _session(sandbox.controller_uri, sandbox.schema_registry_uri, str(folder / "warehouse"), memory)
 
 
-def _session(controller: str, registry: str, warehouse: str) -> SparkSession:
+def _session(controller: str, registry: str, warehouse: str, memory: str = "1g") -> SparkSession:
     builder: SparkSession.Builder = SparkSession.builder
     builder = builder.master("local[2]").appName("benchmark")
     builder = pyspark_pravega.configure(builder, controller=controller, schema_registry=registry)
     for key, value in {
         "spark.ui.enabled": "false",
+        "spark.driver.memory": memory,
         "spark.driver.host": "localhost",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.shuffle.partitions": "2",

@@ -8,7 +8,7 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import SparkSession
 
-from benchmarks.answers import Expected, agree, is_answer, unlimited
+from benchmarks.answers import Expected, agree, is_answer, says_nothing, unlimited
 from benchmarks.queries import asked
 
 SORTED = [(("a", 1), (1,)), (("b", 2), (2,)), (("c", 3), (2,)), (("c", 3), (2,)), (("d", 4), (3,))]
@@ -51,6 +51,14 @@ def test_only_floating_point_numbers_may_differ_and_only_a_little() -> None:
     near = [((1.0 + 1e-12, "a"), (0.5,)), ((1.0, "b"), (0.5 + 1e-12,))]
     assert is_answer([(1.0, "b"), (1.0, "a")], 2, near)
     assert not is_answer([(1.0, "b"), (1.1, "a")], 2, near)
+
+
+def test_no_row_and_a_row_of_zeros_say_nothing() -> None:
+    assert says_nothing([])
+    assert says_nothing([(0, None, Decimal("0.00"), 0.0)])
+    assert not says_nothing([(0, 1)])
+    assert not says_nothing([("",)])
+    assert not says_nothing([(None,), (None,)])
 
 
 @pytest.mark.spark

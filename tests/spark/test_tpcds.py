@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks import tpcds
-from benchmarks.answers import Expected
+from benchmarks.answers import Expected, says_nothing
 from benchmarks.queries import LAKE, MIXED, PARQUET, asked, load
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn(8, whole=True)]
@@ -22,11 +22,20 @@ QUERIES = {
     "q36": "ranks within the levels of a ROLLUP",
     "q51": "sums so far, and a full outer join of them",
     "q60": "IN a subquery, and UNION ALL",
+    "q75": "sales less their returns, of two years",
     "q77": "sums of sales beside those of returns",
     "q87": "EXCEPT",
-    "q94": "EXISTS and NOT EXISTS",
 }
 """None of them needs the two tables that are large at each scale."""
+
+
+CHANNELS = (("store", "s", "ticket_number"), ("catalog", "c", "order_number"), ("web", "w", "order_number"))
+ONLY = {
+    "date_dim": "d_year BETWEEN 1997 AND 2003",
+    **{f"{name}_sales": f"{short}s_{number} % 8 = 0" for name, short, number in CHANNELS},
+    **{f"{name}_returns": f"{short}r_{number} % 8 = 0" for name, short, number in CHANNELS},
+}
+"""An eighth of what the least scale has of sales and of their returns, and the days on which these were."""
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +56,7 @@ def names(
     session: SparkSession, texts: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, str]]:
     folder = tmp_path_factory.mktemp("tpcds")
-    spaces = load(session, folder, "tpcds", [MIXED, LAKE], scale=SCALE, queries=texts.values())
+    spaces = load(session, folder, "tpcds", [MIXED, LAKE], scale=SCALE, queries=texts.values(), only=ONLY)
     yield spaces
     for name in spaces.values():
         session.sql(f"DROP NAMESPACE {name} CASCADE")
@@ -58,7 +67,7 @@ def test_a_query_of_tpcds_gives_parquets_rows(
     session: SparkSession, names: dict[str, str], texts: dict[str, str], query: str
 ) -> None:
     rows, frame, _ = asked(session, names[PARQUET], texts[query])
-    assert rows
+    assert not says_nothing(rows)
     expected = Expected(rows, frame)
     for kind in (MIXED, LAKE):
         assert expected.holds(asked(session, names[kind], texts[query])[0]), kind

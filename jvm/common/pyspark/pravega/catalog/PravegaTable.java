@@ -146,6 +146,7 @@ public class PravegaTable extends EvolvingTable
   @Override
   public Set<TableCapability> capabilities() {
     Set<TableCapability> all = evolution();
+    all.addAll(ScanMerging.capability());
     all.addAll(
         EnumSet.of(
             TableCapability.BATCH_READ,
