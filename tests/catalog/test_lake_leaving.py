@@ -98,7 +98,7 @@ def test_a_lake_whose_files_are_read_cannot_be_unset(catalog: Catalog, scope: st
     for _ in range(2):
         with pytest.raises(UnsupportedOperationError, match=r"reads take rows up to version 1 .*'lake-after' to a lo"):
             plain.alter(unset)
-        plain.set(lake_after="36500 days")
+        plain.set(lake_after="10000 days")
         plain.insert()
         assert plain.tier()[:2] == [1, 0]
     assert plain.read() == plain.wide(plain.versions[3])

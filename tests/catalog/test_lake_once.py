@@ -78,6 +78,8 @@ def test_a_stream_reads_each_file_about_once(
     files = {f"/{path}" for path in objects.files(scope) if path.endswith(".parquet")}
     system = objects.file_system()
     size = sum(system.get_file_info(path.removeprefix("/")).size for path in files)
+    # Who opens a file reads its end, which for files as small as these is much.
+    allowed = 1.1 * size + 4 * len(files) * (64 << 10)
     tiering, version = VERSIONS * ROWS, ROWS
 
     def read_bytes() -> int:
@@ -100,7 +102,7 @@ def test_a_stream_reads_each_file_about_once(
         query.run()
         assert query.numbers == sorted(table.all)
         sizes = [sum(map(len, tasks)) for tasks in query.batches]
-        if max(sizes) > most or len(sizes) > 4 or read_bytes() > 1.3 * size:
+        if max(sizes) > most or len(sizes) > 4 or read_bytes() > allowed:
             wrong.append((options, sizes, read_bytes() / size))
         print(layout, options, sizes, f"{read_bytes() / size:.2f} times {size} bytes")
     assert not wrong
@@ -122,7 +124,7 @@ def test_a_stream_reads_each_file_about_once(
     assert few.plan()
     assert few.offset is not None
     assert few.planned is not None
-    start, end = (few.source.offset(text) for text in (few.offset, few.planned))
-    tasks = [one for one in few.source.partitions(start, end) if isinstance(one, LakeSlice)]
+    planned = few.source.partitions(few.source.offset(few.offset), few.source.offset(few.planned))
+    tasks = [one for one in planned if isinstance(one, LakeSlice)]
     read = [(path, number) for one in tasks for path, numbers in one.files for number in numbers]
     assert len(read) == len(set(read))

@@ -65,8 +65,8 @@ def test_a_join_reads_the_files_that_can_match(
             if skipped_bytes(ours) > 0:
                 saved.append(name)
         print(key, kind, saved)
-        # Figures of a FLOAT that may be NaN, and of two values, say little.
-        assert kind not in SAVES or len(saved) > len(COLUMNS) // 2, (kind, saved)
+        # Others have odd values in each file: row groups of theirs are passed over.
+        assert kind not in SAVES or len(saved) >= 4, (kind, saved)
 
 
 @pytest.mark.in_turn
@@ -118,7 +118,8 @@ def test_files_and_row_groups_that_cant_match_arent_read(
     tier()
     (path,) = set(folder.iterdir()) - before
     whole = path.read_bytes()
-    broken, groups = bytearray(whole), pq.read_metadata(path)
+    broken = bytearray(whole)
+    groups: Any = pq.read_metadata(path)
     assert groups.num_row_groups > 5
     spoiled = 0
     for number in range(groups.num_row_groups):
@@ -138,6 +139,7 @@ def test_files_and_row_groups_that_cant_match_arent_read(
     path.write_bytes(whole)
     # A plan reads the moment at which it was made, by the columns of then.
     all_rows = dict(ids(spark.sql(query)))
+    spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('lake-keep-in-stream' = '1 day')")
     for change in (
         f"INSERT INTO {table} SELECT id, 2 FROM range(9000, 9010)",
         f"CALL {lakes}.system.tier(table => '{scope}.facts')",

@@ -313,9 +313,9 @@ class Altering:
         is_new_key = any(merged.get(name) != definition.properties.get(name) for name in KEY_PROPERTIES)
         if (merged.keys() | definition.properties.keys()) & KEY_PROPERTIES and (is_new_key or not definition.fault):
             check_key(create_ledger(self._base.client, stream).state().version)
-        merged = self._checked(definition, schema, merged) | unread
         if LAKE in definition.properties and LAKE not in merged:
             check_needless(stream, create_ledger(self._base.client, stream).state())
+        merged = self._checked(definition, schema, merged) | unread
         policy = wanted.get(COMPATIBILITY)
         if COMPATIBILITY in removed and policy is None:
             policy = check_compatibility(table_format, {})

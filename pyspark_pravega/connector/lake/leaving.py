@@ -31,7 +31,7 @@ def check_needless(stream: Stream, state: State) -> None:
     if needs:
         raise UnsupportedOperationError(
             f'"lake" of stream "{stream}" can\'t be unset: reads take rows up to version {lake.version} from the lake. '
-            "To put no more rows there, set 'lake-after' to a long time, as '36500 days'; to leave the lake, make a "
+            "To put no more rows there, set 'lake-after' to a long time, as '10000 days'; to leave the lake, make a "
             "new table AS SELECT"
         )
 

@@ -37,6 +37,8 @@ from pyspark_pravega.spark.types import DataType, DecimalType, StructType
 
 _DIGITS = Context(prec=38)
 """Those of decimals."""
+_MOST_VALUES = 1000
+"""Of more that a column may have only the first and the last are looked at: they travel with each partition."""
 
 
 def behind_lake(snapshot: Snapshot) -> Snapshot:
@@ -369,6 +371,8 @@ def _wanted(columns: StructType, predicates: Predicates) -> tuple[Between, ...]:
         match predicate.comparison:
             case "=" | "<=>" | "IN":
                 among = tuple(sorted(set(values)))
+                if len(among) > _MOST_VALUES:
+                    among = ()
                 wanted.append(Between(column=predicate.column, least=min(values), most=max(values), among=among))
             case "<" | "<=":
                 wanted.append(Between(column=predicate.column, most=values[0]))

@@ -23,7 +23,6 @@ from pyspark_pravega.connector.wanted import check_wanted
 from pyspark_pravega.lake import (
     NO_END,
     VERSION,
-    Between,
     GroupOfRows,
     LakeFile,
     Span,
@@ -341,8 +340,9 @@ def _slice(
 def _files(store: Store, wanted: LakeSpan) -> list[LakeFile]:
     """Files that may hold wanted versions: those of each tiering together, in the order in which it has written them,
     and the tierings in the order of their versions."""
-    versions = (Between(column=VERSION, least=wanted.after + 1),)
-    files: list[LakeFile] = load_iceberg().files_of(store, wanted.metadata, wanted.snapshot, wanted.last, versions)
+    # Manifests are read once for all micro-batches.
+    everything: list[LakeFile] = load_iceberg().files_of(store, wanted.metadata, wanted.snapshot)
+    files = [file for file in everything if file.first <= wanted.last and file.last > wanted.after]
     first: dict[str, int] = {}
     for file in files:
         tiering = made_by(file.path)
