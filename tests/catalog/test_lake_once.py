@@ -13,7 +13,7 @@ from object_store import ObjectStore, Relay, object_store, relayed
 from test_lake_streams import Keyed, Query
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.connector.lake import LakeSlice, added_between
+from pyspark_pravega.connector.lake import LakeSlice, added_between, once
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read import ChangesRange
 from pyspark_pravega.connector.stream import ChangesSource
@@ -68,6 +68,8 @@ def test_a_stream_reads_each_file_about_once(
 ) -> None:
     """With and without limits, from the first row and on after a kill. Limits are kept as far as tierings let them."""
     monkeypatch.setattr(Wide, "where", objects.options(scope, tmp_path / "catalog.db", relay.endpoint))
+    # So that small segments don't share a task anyway.
+    monkeypatch.setattr(once, "TASK_BYTES", 1)
     lake = {"lake-keep-in-stream": "0 ms", **LAYOUTS[layout]}
     table = Wide(catalog, scope, tmp_path, **lake)
     table.scale(4)

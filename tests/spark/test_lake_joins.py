@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 import test_lake_in_spark
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from test_skipping import COLUMNS, COMMITS, SCHEMA, rows_of, skipped_bytes
-from test_skipping_joins import JOINS, SAVES, SEED, ids, outcome
+from test_skipping_joins import JOINS, SEED, ids
 
 from pyspark_pravega.sandbox import Sandbox
 
@@ -54,9 +56,10 @@ def test_a_join_reads_the_files_that_can_match(
     for name, values, schema in (("facts", everything, columns), ("few", few, of_few)):
         spark.createDataFrame(values, schema).coalesce(1).write.parquet(str(tmp_path / name))
     sources = {"ours": table, "parquet": f"parquet.`{tmp_path}/facts`"}
-    for kind, query in JOINS.items():
+    for number, (kind, query) in enumerate(JOINS.items()):
         saved = []
-        for name in COLUMNS:
+        # Each type by one kind of join, and some by the others.
+        for name in list(COLUMNS)[number :: 1 if kind == "inner" else 5]:
             ours, theirs = (
                 spark.sql(query.format(fact=source, few=f"parquet.`{tmp_path}/few`", name=name))
                 for source in sources.values()
@@ -66,7 +69,7 @@ def test_a_join_reads_the_files_that_can_match(
                 saved.append(name)
         print(key, kind, saved)
         # Others have odd values in each file: row groups of theirs are passed over.
-        assert kind not in SAVES or len(saved) >= 4, (kind, saved)
+        assert kind != "inner" or len(saved) >= 4, (kind, saved)
 
 
 @pytest.mark.in_turn
@@ -150,6 +153,9 @@ def test_files_and_row_groups_that_cant_match_arent_read(
     ):
         frame = planned()
         spark.sql(change).collect()
-        result = outcome(frame)
-        assert result in (all_rows, "PRAVEGA_TABLE_CHANGED", "PRAVEGA_DATA_LOSS"), (change, result)
+        try:
+            assert ids(frame) == all_rows, change
+        except PySparkException as error:
+            # It is read rightly, or not at all.
+            assert re.search("made another table|replaced|truncated", str(error)), (change, str(error))
         all_rows = dict(ids(spark.sql(query)))
