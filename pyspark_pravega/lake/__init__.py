@@ -10,7 +10,7 @@ Workers need pyarrow alone.
 from pyspark_pravega.lake.columns import POSITIONS, VERSION, check_lake_columns, lake_schema
 from pyspark_pravega.lake.configuration import LakeConfiguration
 from pyspark_pravega.lake.extra import load_iceberg
-from pyspark_pravega.lake.files import Between, FileWriter, LakeFile, LakeSnapshot, made_by, read_file
+from pyspark_pravega.lake.files import NO_END, Between, FileWriter, LakeFile, LakeSnapshot, made_by, read_file
 from pyspark_pravega.lake.laid_out import LaidOutWriter
 from pyspark_pravega.lake.layout import (
     PARTITIONED_BY,
@@ -24,7 +24,6 @@ from pyspark_pravega.lake.layout import (
     sorted_by,
 )
 from pyspark_pravega.lake.spans import (
-    NO_END,
     GroupOfRows,
     Span,
     by_events,

@@ -26,12 +26,6 @@ class LakeConfiguration:
     warehouse: str
     """Where the files of tables are: a folder, or `s3://bucket/path`."""
 
-    @property
-    def is_there(self) -> bool:
-        """Whether the folder is there, where Iceberg's catalog lies in one that isn't named; else True."""
-        own = self.properties[TYPE] == "sql" and not is_remote(self.warehouse)
-        return not own or self.properties[URI] != _beside(self.warehouse) or Path(self.warehouse).is_dir()
-
     def __repr__(self) -> str:
         return f"LakeConfiguration({self.warehouse})"
 

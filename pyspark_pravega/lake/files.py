@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,6 +29,7 @@ _GROUP_ROWS = 1 << 20
 GROUPS_HELD = 4
 """How many row groups' rows a writer holds at most."""
 BATCH_ROWS = 32_768
+NO_END = 2**63 - 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +41,9 @@ class LakeFile:
     size: int
     """In bytes."""
     first: int = 0
-    """The first version of which it has rows; 0 where that isn't known."""
+    last: int = NO_END
+    """The first and the last version of which it has rows; where that isn't known, the first and the last there can
+    be."""
     is_laid_out: bool = False
     """Whether its rows don't stand in the order of their events."""
 
@@ -70,7 +74,7 @@ class Between:
     least: Any = None
     most: Any = None
     among: tuple[Any, ...] = ()
-    """Which ones, where it is one of some."""
+    """Which ones, ascending, where it is one of some."""
 
     def may_hold(self, group: pq.RowGroupMetaData, index: int) -> bool:
         """Whether a row group may have such a value, by its figures.
@@ -88,7 +92,9 @@ class Between:
             least, most = figures.min_raw, figures.max_raw
         too_small = self.least is not None and most < self.least
         too_large = self.most is not None and least > self.most
-        return not (too_small or too_large)
+        if too_small or too_large:
+            return False
+        return not self.among or self.among[bisect_left(self.among, least)] <= most
 
 
 def made_by(path: str) -> str:

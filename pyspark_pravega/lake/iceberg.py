@@ -9,12 +9,13 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import load_catalog
 from pyiceberg.conversions import from_bytes
 from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, In
@@ -39,11 +40,11 @@ from pyiceberg.utils.config import Config
 from pyspark_pravega.errors import ConfigurationError, ConflictError, UnsupportedOperationError
 from pyspark_pravega.lake.columns import VERSION
 from pyspark_pravega.lake.configuration import URI, LakeConfiguration
-from pyspark_pravega.lake.files import Between, LakeFile, LakeSnapshot
+from pyspark_pravega.lake.files import NO_END, Between, LakeFile, LakeSnapshot
 from pyspark_pravega.lake.laid_out import Key
 from pyspark_pravega.lake.layout import Layout
 from pyspark_pravega.lake.specs import data_file, has_its_columns, is_laid_out, lay_out, partition_values
-from pyspark_pravega.lake.stores import PREFIX, Store, StoredFile, is_remote, place_of, uri_of
+from pyspark_pravega.lake.stores import PREFIX, WAREHOUSE, Store, StoredFile, is_remote, place_of, uri_of
 
 _NAME = "pravega"
 """What the catalog is called: in one of SQL its tables stand under that."""
@@ -80,9 +81,14 @@ class IcebergTable:
         return None if snapshot is None else _snapshot_of(self._table, snapshot)
 
     @property
+    def location(self) -> str:
+        """Where it is."""
+        return place_of(self._table.location())
+
+    @property
     def folder(self) -> str:
         """Where its files are."""
-        return f"{place_of(self._table.location())}/data"
+        return f"{self.location}/data"
 
     def columns(self) -> list[str]:
         """The names of its columns."""
@@ -98,7 +104,7 @@ class IcebergTable:
         """
         table, metadata = self._table, self._table.metadata
         named = {table.metadata_location, *known, *(entry.metadata_file for entry in metadata.metadata_log)}
-        location = place_of(table.location())
+        location = self.location
         with self.store.asking(location):
             for snapshot in metadata.snapshots:
                 named.add(snapshot.manifest_list)
@@ -128,10 +134,29 @@ class IcebergTable:
         if not wanted:
             return
         try:
-            with self.store.asking(place_of(self._table.location())):
+            with self.store.asking(self.location):
                 self._table.maintenance.expire_snapshots().by_ids(wanted).commit()
         except CommitFailedException as error:
             raise ConflictError(f'Iceberg table "{self.name}" was changed meanwhile: {error}') from None
+
+    def purge(self) -> None:
+        """Remove it, with all files in its folder.
+
+        Raises:
+            As `Store.asking`. What its catalog still has can be removed again.
+        """
+        location, last = self.location, place_of(self._table.metadata_location)
+        folders = [self.folder, f"{location}/metadata"]
+        with self.store.asking(location):
+            for file in [file for folder in folders for file in self.store.files(folder)]:
+                if file.path != last:
+                    self.store.remove(file.path)
+            self._table.catalog.drop_table(self._table.name())
+            self.store.remove(last)
+        for folder in [] if is_remote(location) else [*folders, location]:
+            # Others may have put something there.
+            with suppress(OSError):
+                Path(folder).rmdir()
 
     def change(self, columns: pa.Schema, layout: Layout = _PLAIN, *, replaces: bool = False) -> Change:
         """Begin a change, for which nothing is written yet.
@@ -234,11 +259,14 @@ def find_table(configuration: LakeConfiguration, name: tuple[str, str]) -> Icebe
         name: its namespace and its own.
     """
     store = store_of(tuple(configuration.properties.items()))
-    if not configuration.is_there:
+    properties = _properties(configuration, store)
+    database = _database(properties)
+    if database is not None and not database.is_file():
+        # Who looks makes none.
         return None
     try:
         with store.asking(configuration.warehouse):
-            return IcebergTable(_catalog(configuration, store).load_table(name), store)
+            return IcebergTable(load_catalog(_NAME, **properties).load_table(name), store)
     except NoSuchTableError:
         return None
 
@@ -253,10 +281,24 @@ def make_table(
         name: its namespace and its own.
         columns: its columns.
         properties: what it is to say of itself.
+
+    Raises:
+        ConfigurationError: a folder can't be made.
     """
     store = store_of(tuple(configuration.properties.items()))
+    own = _properties(configuration, store)
+    database = _database(own)
+    folders = [] if is_remote(configuration.warehouse) else [Path(configuration.warehouse)]
+    for folder in [*folders, *([] if database is None else [database.parent])]:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigurationError(
+                f'the lake\'s folder "{folder}" can\'t be made: {error.strerror}; set "{PREFIX}{WAREHOUSE}", or '
+                f'"{PREFIX}{URI}", to one that can'
+            ) from None
     with store.asking(configuration.warehouse):
-        catalog = _catalog(configuration, store)
+        catalog = load_catalog(_NAME, **own)
         catalog.create_namespace_if_not_exists(name[:1])
         try:
             table = catalog.create_table(name, columns, properties={**_OWN_PROPERTIES, **properties})
@@ -322,17 +364,32 @@ def files_of(
         if task.delete_files:
             raise UnsupportedOperationError(f'another program has deleted rows of the Iceberg table of "{metadata}"')
         path = place_of(task.file.file_path)
-        least = (task.file.lower_bounds or {}).get(version.field_id)
+        least, most = (
+            (bounds or {}).get(version.field_id) for bounds in (task.file.lower_bounds, task.file.upper_bounds)
+        )
         files.append(
             LakeFile(
                 path=path,
                 rows=task.file.record_count,
                 size=task.file.file_size_in_bytes,
                 first=0 if least is None else int(from_bytes(version.field_type, least)),
+                last=NO_END if most is None else int(from_bytes(version.field_type, most)),
                 is_laid_out=is_laid_out(table.metadata, task.file),
             )
         )
     return sorted(files, key=lambda file: file.path)
+
+
+def partition_fields(store: Store, metadata: str) -> set[str]:
+    """What partitions of a table are called, or were: Iceberg lets no column be called so.
+
+    Args:
+        store: reaches the lake's files.
+        metadata: where the table's metadata lie.
+    """
+    with store.asking(place_of(metadata)):
+        table = StaticTable.from_metadata(metadata, dict(store.properties))
+    return {field.name for spec in table.metadata.partition_specs for field in spec.fields}
 
 
 def _condition(schema: Schema, last: int | None, wanted: Sequence[Between]) -> BooleanExpression:
@@ -357,17 +414,26 @@ def _literal(kind: IcebergType, value: Any) -> Any:
     return bool(value) if isinstance(kind, BooleanType) else value
 
 
-def _catalog(configuration: LakeConfiguration, store: Store) -> Catalog:
+def _properties(configuration: LakeConfiguration, store: Store) -> dict[str, str]:
+    """What pyiceberg is told of the catalog."""
     properties = {**_elsewhere(), **configuration.properties}
-    if properties["type"] == "sql":
-        if not is_remote(configuration.warehouse):
-            Path(configuration.warehouse).mkdir(parents=True, exist_ok=True)
-        elif URI not in properties:
-            raise ConfigurationError(
-                f'the lake {configuration.warehouse} needs "{PREFIX}{URI}", where Iceberg\'s catalog is, as '
-                "sqlite:////data/lake.db or postgresql+psycopg2://host/lake: a bucket can't hold it"
-            )
-    return load_catalog(_NAME, **{**properties, **dict(store.properties)})
+    if properties["type"] == "sql" and is_remote(configuration.warehouse) and URI not in properties:
+        raise ConfigurationError(
+            f'the lake {configuration.warehouse} needs "{PREFIX}{URI}", where Iceberg\'s catalog is, as '
+            "sqlite:////data/lake.db or postgresql+psycopg2://host/lake: a bucket can't hold it"
+        )
+    return {**properties, **dict(store.properties)}
+
+
+def _database(properties: Mapping[str, str]) -> Path | None:
+    """The file of a catalog that is one of SQLite's."""
+    if properties["type"] != "sql" or not properties[URI].startswith("sqlite"):
+        return None
+    # pyiceberg may be there without it.
+    from sqlalchemy.engine import make_url
+
+    database = make_url(properties[URI]).database
+    return None if not database or database.startswith((":", "file:")) else Path(database)
 
 
 def _snapshot_of(table: Table, snapshot: Snapshot) -> LakeSnapshot:

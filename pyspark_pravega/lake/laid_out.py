@@ -19,6 +19,8 @@ _SPILLED_BYTES = 1 << 30
 """How many bytes of rows wait at most, in memory and in a file of this machine, before files are written of them."""
 _SORTED_BYTES = 128 << 20
 """How many bytes of rows are sorted together at most."""
+_FILES_OF_LANES = 4
+"""A sorted file that has the most rows by this number takes none of another lane."""
 _MOST_PARTITIONS = 10_000
 """Of how many partitions there may be rows of one commit."""
 
@@ -126,7 +128,7 @@ class LaidOutWriter:
         for key, some in lanes.items():
             before = len(self.paths)
             if self._order:
-                self._write_sorted(batch for lane in some for batch in self._waiting.of((key, lane)))
+                self._write_sorted(self._waiting.of((key, lane)) for lane in some)
             else:
                 for lane in some:
                     for batch in self._waiting.of((key, lane)):
@@ -136,15 +138,20 @@ class LaidOutWriter:
                 self.partitions[path] = key
         self._waiting.close()
 
-    def _write_sorted(self, batches: Iterator[pa.RecordBatch]) -> None:
+    def _write_sorted(self, lanes: Iterator[Iterator[pa.RecordBatch]]) -> None:
+        """Lanes share files where each has few rows: else a task that reads one of them would read others, too."""
         held: list[pa.RecordBatch] = []
         size, most = 0, min(self._files.size, _SORTED_BYTES)
-        for batch in batches:
-            held.append(batch)
-            size += batch.nbytes
-            if size >= most:
+        for batches in lanes:
+            if held and size >= most // _FILES_OF_LANES:
                 self._write_file(held)
                 held, size = [], 0
+            for batch in batches:
+                held.append(batch)
+                size += batch.nbytes
+                if size >= most:
+                    self._write_file(held)
+                    held, size = [], 0
         if held:
             self._write_file(held)
 

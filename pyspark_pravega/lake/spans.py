@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from pyspark_pravega.lake.columns import POSITIONS, VERSION
-from pyspark_pravega.lake.files import BATCH_ROWS, Between
+from pyspark_pravega.lake.files import BATCH_ROWS, NO_END, Between
 from pyspark_pravega.lake.spill import Spill
 from pyspark_pravega.lake.stores import Store
 
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 SEGMENT, OFFSET = POSITIONS
-NO_END = 2**63 - 1
+_KNOWN_FILES = 4096
+"""Whose figures are kept in memory."""
 _WAITING_BYTES = 64 << 20
 """How many bytes of rows wait in memory."""
 _RANGE_BYTES = 32 << 20
@@ -46,9 +48,13 @@ class GroupOfRows:
     segments: frozenset[int]
     """Whose events it holds."""
     bytes: int
+    """Before they are compressed."""
+    first: int = 0
+    last: int = NO_END
+    """The first and the last version of which it may have rows."""
 
 
-def groups_in(store: Store, path: str, after: int, last: int) -> list[GroupOfRows]:
+def groups_in(store: Store, path: str, after: int = -1, last: int = NO_END) -> list[GroupOfRows]:
     """The row groups of a file that may hold rows of some versions.
 
     Args:
@@ -57,25 +63,39 @@ def groups_in(store: Store, path: str, after: int, last: int) -> list[GroupOfRow
         after: the version before the first one.
         last: the last one.
     """
+    return [group for group in _groups(store, path) if group.first <= last and group.last > after]
+
+
+@lru_cache(maxsize=_KNOWN_FILES)
+def _groups(store: Store, path: str) -> tuple[GroupOfRows, ...]:
+    """All of them, which never change."""
     groups = []
     with store.parquet(path) as file:
         leaves = {file.metadata.schema.column(i).path: i for i in range(len(file.metadata.schema))}
-        versions = Between(column=VERSION, least=after + 1, most=last)
         for number in range(file.metadata.num_row_groups):
             group = file.metadata.row_group(number)
-            if versions.may_hold(group, leaves[VERSION]):
-                segments = frozenset(_segments(file, number, group.column(leaves[SEGMENT]).statistics))
-                groups.append(GroupOfRows(path=path, number=number, segments=segments, bytes=group.total_byte_size))
-    return groups
+            segments = frozenset(_segments(file, number, group.column(leaves[SEGMENT]).statistics))
+            versions = group.column(leaves[VERSION]).statistics
+            known = (versions.min, versions.max) if versions is not None and versions.has_min_max else (0, NO_END)
+            first, last = known
+            groups.append(
+                GroupOfRows(
+                    path=path, number=number, segments=segments, bytes=group.total_byte_size, first=first, last=last
+                )
+            )
+    return tuple(groups)
 
 
-def rows_of_versions(store: Store, path: str, after: int) -> dict[int, int]:
-    """How many rows a file has of each version.
+@lru_cache(maxsize=_KNOWN_FILES)
+def rows_of_versions(store: Store, path: str) -> tuple[tuple[int, int], ...]:
+    """How many rows a file has of each version. It never changes.
 
     Args:
         store: reaches it.
         path: the file.
-        after: the version before the first one that is asked for.
+
+    Returns:
+        Versions in their order, each with its rows.
     """
     counts: dict[int, int] = {}
     with store.parquet(path) as file:
@@ -83,9 +103,8 @@ def rows_of_versions(store: Store, path: str, after: int) -> dict[int, int]:
         for batch in file.iter_batches(BATCH_ROWS, row_groups=groups, columns=[VERSION], use_threads=False):
             versions, rows = np.unique(batch.column(0).to_numpy(), return_counts=True)
             for version, number in zip(versions.tolist(), rows.tolist(), strict=True):
-                if version > after:
-                    counts[version] = counts.get(version, 0) + number
-    return counts
+                counts[version] = counts.get(version, 0) + number
+    return tuple(sorted(counts.items()))
 
 
 def read_span(

@@ -146,8 +146,8 @@ def _show(stream: Stream, report: TierReport, *, as_json: bool) -> None:
         print(json.dumps({"table": name, **asdict(report)}), flush=True)
     else:
         print(
-            f"{name}: up to version {report.version} in the lake, {report.rows:,} rows more in {report.files} files; "
-            f"the stream has the events from version {report.kept_from} on",
+            f"{name}: up to version {report.version} in the lake, {report.rows:,} rows more in {report.files} files "
+            f"at {report.location}; the stream has the events from version {report.kept_from} on",
             flush=True,
         )
 

@@ -14,10 +14,9 @@ from pyspark.sql.types import IntegerType, StructType, VariantType
 from test_lake_keyed_reads import Truncated
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.connector.base import rows as base_rows
 from pyspark_pravega.connector.lake import iceberg_name
 from pyspark_pravega.errors import ConfigurationError, PravegaError
-from pyspark_pravega.lake import LakeConfiguration, iceberg
+from pyspark_pravega.lake import LakeConfiguration, iceberg, spans
 
 pytestmark = pytest.mark.server
 
@@ -42,7 +41,7 @@ def test_files_that_are_elsewhere_are_missed_in_a_sentence(
     own = lake.joinpath(*iceberg_name(table.stream))
     for lost in (lake, own / "metadata", own / "data"):
         shutil.move(lost, elsewhere)
-        for cache in (iceberg.files_of, iceberg.snapshot_at, base_rows._groups):
+        for cache in (iceberg.files_of, iceberg.snapshot_at, spans._groups):
             cache.cache_clear()
         table.insert()
         with pytest.raises(PravegaError, match=r"bring the lake's files back, or set lake\.warehouse"):

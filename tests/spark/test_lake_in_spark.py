@@ -10,6 +10,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from since import is_missing
 
 from pyspark_pravega.sandbox import Sandbox
 
@@ -211,6 +212,57 @@ def test_history_is_read_on_through_the_lake(spark: SparkSession, namespace: str
         spark.readStream.table(t).select("_event_size").writeStream.format("noop").trigger(
             availableNow=True
         ).start().awaitTermination()
+
+
+@pytest.mark.in_turn
+def test_a_query_whose_rows_clean_lake_has_removed_is_told_to_run_again(
+    spark: SparkSession, namespace: str, lakes: str
+) -> None:
+    scope = namespace.rpartition(".")[2]
+    t = f"{lakes}.{scope}.t"
+    given = "'lake' = 'iceberg', 'lake-keep-in-stream' = '0 ms', 'primary-key' = 'id'"
+    spark.sql(f"CREATE TABLE {t} (id BIGINT NOT NULL, name STRING) TBLPROPERTIES ({given})")
+
+    def tier(first: int) -> None:
+        spark.sql(f"INSERT INTO {t} SELECT id, 'n' FROM range({first}, {first + 10})")
+        spark.sql(f"CALL {lakes}.system.tier(table => '{scope}.t')").collect()
+
+    tier(0)
+    planned = spark.table(t)
+    planned._jdf.queryExecution().executedPlan()
+    for first in (10, 20, 30):
+        tier(first)
+    spark.sql(f"CALL {lakes}.system.clean_lake(table => '{scope}.t', older_than => '0 ms')").collect()
+    with pytest.raises(PySparkException, match=r"were removed from the lake after this .*: run it again"):
+        planned.collect()
+    assert spark.table(t).count() == 40
+
+
+@pytest.mark.in_turn
+def test_a_table_like_it_has_a_lake_of_its_own_and_purge_removes_it(
+    spark: SparkSession, namespace: str, lakes: str, tmp_path: Path
+) -> None:
+    scope = namespace.rpartition(".")[2]
+    t, like = f"{lakes}.{scope}.t", f"{lakes}.{scope}.alike"
+    lake = "TBLPROPERTIES ('lake' = 'iceberg', 'lake-keep-in-stream' = '0 ms', 'lake-sorted-by' = 'name')"
+    spark.sql(f"CREATE TABLE {t} (id BIGINT, name STRING) {lake}")
+    made_like = f"LIKE {t}" if not is_missing("4.2") else f"(id BIGINT, name STRING) {lake}"
+    spark.sql(f"CREATE TABLE {like} {made_like}")
+    for table, name in ((t, "t"), (like, "alike")):
+        assert spark.sql(f"SHOW TBLPROPERTIES {table} ('lake-sorted-by')").first()[1] == "name"  # type: ignore[index]
+        spark.sql(f"INSERT INTO {table} SELECT id, '{name}' FROM range(20)")
+        spark.sql(f"CALL {lakes}.system.tier(table => '{scope}.{name}')").collect()
+    folder = tmp_path / scope.replace("-", "_")
+    assert all(list((folder / name / "data").iterdir()) for name in ("t", "alike"))
+    with pytest.raises(PySparkException, match="can't be unset: reads take rows up to version 1 from the lake"):
+        spark.sql(f"ALTER TABLE {t} UNSET TBLPROPERTIES ('lake')")
+    spark.sql(f"DROP TABLE {t} PURGE")
+    assert not (folder / "t").exists()
+    assert spark.table(like).where("name = 'alike'").count() == 20
+    spark.sql(f"DROP TABLE {like}")
+    assert list((folder / "alike" / "data").iterdir())
+    there = load_catalog("pravega", type="sql", uri=f"sqlite:///{tmp_path}/catalog.db")
+    assert [name for _, name in there.list_tables(scope.replace("-", "_"))] == ["alike"]
 
 
 def _places(spark: SparkSession, catalog: str) -> dict[str, str]:

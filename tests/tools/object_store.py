@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -92,6 +93,8 @@ class Relay:
         """Let all through until `plan` is set."""
         self.plan: Callable[[str, str], str] = lambda method, path: OK
         self.requests: list[tuple[str, str]] = []
+        self.read: Counter[str] = Counter()
+        """How many bytes of each file were answered."""
         self.target = port
         self.endpoint = ""
         self.patience_s = 3.0
@@ -134,6 +137,8 @@ class _Handler(BaseHTTPRequestHandler):
             way.endheaders(body or None)
             answer = way.getresponse()
             content = answer.read()
+            if self.command == "GET":
+                relay.read[self.path.partition("?")[0]] += len(content)
             if how == LOST:
                 self.close_connection = True
                 return

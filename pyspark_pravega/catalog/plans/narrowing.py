@@ -1,4 +1,6 @@
-"""What of a planned read is left when a join's other side has told its values, by keys or by an index."""
+"""What of a planned read is left when a join's other side has told its values: by keys, an index, and what files of the
+lake tell of theirs.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark_pravega.catalog.plans.skipping import index_fingerprint, wanted_partitions
 from pyspark_pravega.catalog.pushdown import narrowed_chains, routing_fingerprint
 from pyspark_pravega.connector.index import Condition
+from pyspark_pravega.connector.lake import wanted_in_lake
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import SlicePartition
 from pyspark_pravega.connector.table import TableDefinition
@@ -26,7 +29,7 @@ class NarrowedScan:
     extent: str | None = None
     """As of `PlannedScan`."""
     skipped: int = 0
-    """Bytes of events that this saves, by the table's index."""
+    """Bytes that this saves: of events by the table's index, and of files of the lake."""
 
 
 def narrow_scan(
@@ -52,22 +55,20 @@ def narrow_scan(
     Returns:
         None for all of it.
     """
-    if routing not in (None, fingerprint(definition)):
-        # The table has changed while the query ran: where its keys lie now says nothing of what is read.
+    left, skipped = wanted_in_lake(definition, partitions, predicates) or (partitions, 0)
+    is_narrowed = left is not partitions
+    # If the table has changed while the query ran, where its keys lie now says nothing of what is read.
+    if routing in (None, fingerprint(definition)):
+        if definition.key is not None:
+            if (chains := narrowed_chains(definition, left, seen, predicates)) is not None:
+                (left, seen), is_narrowed = chains, True
+        elif (wanted := wanted_partitions(definition, left, condition, options or {})) is not None:
+            left, saved = wanted
+            skipped, is_narrowed = skipped + saved, True
+    if not is_narrowed:
         return None
-    if definition.key is None:
-        wanted = wanted_partitions(definition, partitions, condition, options or {})
-        if wanted is None:
-            return None
-        some, saved = wanted
-        slices = {part.segment_id for one in some if isinstance(one, SlicePartition) for part in one.parts}
-        return NarrowedScan(partitions=some, slices=len(slices), seen=seen, skipped=saved)
-    left = narrowed_chains(definition, partitions, seen, predicates)
-    if left is None:
-        return None
-    chains, seen = left
-    segments = {part.segment_id for chain in chains for part in chain.parts}
-    return NarrowedScan(partitions=chains, slices=len(segments), seen=seen)
+    slices = {part.segment_id for one in left if isinstance(one, SlicePartition) for part in one.parts}
+    return NarrowedScan(partitions=left, slices=len(slices), seen=seen, skipped=skipped)
 
 
 def fingerprint(definition: TableDefinition) -> str:

@@ -19,6 +19,7 @@ from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.pushdown import routing_columns
 from pyspark_pravega.connector.indexing import BLOCK_COLUMNS
 from pyspark_pravega.connector.key_value import METADATA_COLUMNS, VERSION, KeyValueDefinition, KeyValuePlan, made_as
+from pyspark_pravega.connector.lake import told_columns
 from pyspark_pravega.connector.read import CHANGE_COLUMNS
 from pyspark_pravega.connector.table import (
     CHECKS,
@@ -74,12 +75,13 @@ def with_changes(schema: StructType) -> StructType:
 
 
 def _lookup(definition: TableDefinition) -> list[str]:
+    in_lake = [] if definition.is_changes else told_columns(definition)
     if definition.key is None and not definition.is_changes:
-        return [column.name for column in indexed_columns(definition)]
+        return list(dict.fromkeys([*(column.name for column in indexed_columns(definition)), *in_lake]))
     # That a routing key names no columns is told who reads or writes.
     with suppress(InvalidNameError):
-        return list(routing_columns(definition))
-    return []
+        return list(dict.fromkeys([*routing_columns(definition), *in_lake]))
+    return in_lake
 
 
 def _row_id(definition: TableDefinition) -> list[str]:

@@ -193,9 +193,9 @@ class CatalogMethods:
         """Change a table; `seen` is what the statement has read of it."""
         return answers.table(self.catalog.relations.alter(namespace, table, changes, seen_of(seen)))
 
-    def drop_table(self, namespace: list[str], table: str) -> bool:
-        """Drop a table. Returns whether it was there."""
-        if self.catalog.relations.drop(namespace, table):
+    def drop_table(self, namespace: list[str], table: str, purge: bool = False) -> bool:
+        """Drop a table, with its Iceberg table where that is to go, too. Returns whether it was there."""
+        if self.catalog.relations.drop(namespace, table, purge=purge):
             return True
         if self.catalog.views.has(namespace, table):
             raise UnsupportedOperationError(f'"{table}" is a view: use DROP VIEW')

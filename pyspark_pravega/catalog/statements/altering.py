@@ -42,7 +42,7 @@ from pyspark_pravega.catalog.statements.schemas import Schemas, schema_of
 from pyspark_pravega.catalog.statements.uses import check_fields, check_uses
 from pyspark_pravega.catalog.stream_properties import STREAM_PROPERTIES, stream_configuration
 from pyspark_pravega.client import Stream
-from pyspark_pravega.connector.lake import check_added, check_unlaked
+from pyspark_pravega.connector.lake import check_added, check_needless, check_unlaked
 from pyspark_pravega.connector.log import Ledger, create_ledger, settled_table
 from pyspark_pravega.connector.option_names import EVENT_TIME, FORMAT, ROUTING_KEY, SCHEMA_TYPE
 from pyspark_pravega.connector.options import EventOptions
@@ -313,6 +313,8 @@ class Altering:
         is_new_key = any(merged.get(name) != definition.properties.get(name) for name in KEY_PROPERTIES)
         if (merged.keys() | definition.properties.keys()) & KEY_PROPERTIES and (is_new_key or not definition.fault):
             check_key(create_ledger(self._base.client, stream).state().version)
+        if LAKE in definition.properties and LAKE not in merged:
+            check_needless(stream, create_ledger(self._base.client, stream).state())
         merged = self._checked(definition, schema, merged) | unread
         policy = wanted.get(COMPATIBILITY)
         if COMPATIBILITY in removed and policy is None:

@@ -68,13 +68,18 @@ class Relations:
             return self._key_values.create(namespace, table, schema, transforms, properties, checks=checks)
         return self._tables.create(namespace, table, schema, transforms, _of_a_stream(properties), checks=checks)
 
-    def drop(self, namespace: Sequence[str], table: str) -> bool:
+    def drop(self, namespace: Sequence[str], table: str, *, purge: bool = False) -> bool:
         """Delete a table, be it a stream or a key-value table with its schema group.
+
+        Args:
+            namespace: its namespace.
+            table: its name.
+            purge: as of `Tables.drop`.
 
         Returns:
             False when there was none.
         """
-        return self._tables.drop(namespace, table) or self._key_values.drop(stream_of(namespace, table))
+        return self._tables.drop(namespace, table, purge=purge) or self._key_values.drop(stream_of(namespace, table))
 
     def truncate(self, namespace: Sequence[str], table: str) -> None:
         """Remove all rows. Of a key-value table those that are there now, one after another.

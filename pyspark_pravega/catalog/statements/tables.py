@@ -16,7 +16,7 @@ from pyspark_pravega.catalog.properties import TableRequest, check_request
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.positions import proper_cut
 from pyspark_pravega.client.reader_groups import ReaderGroup
-from pyspark_pravega.connector.lake import check_new
+from pyspark_pravega.connector.lake import check_new, purge_of
 from pyspark_pravega.connector.log import (
     Closing,
     Ledger,
@@ -126,14 +126,28 @@ class Tables:
         self._make(stream, request, registry, formed)
         return self._base.definition(stream, age_s=0)
 
-    def drop(self, namespace: Sequence[str], table: str) -> bool:
+    def drop(self, namespace: Sequence[str], table: str, *, purge: bool = False) -> bool:
         """Delete a stream with its events, its schema group and its commit log.
+
+        Args:
+            namespace: the table's namespace.
+            table: its name.
+            purge: whether its Iceberg table goes with it, if it has one.
 
         Returns:
             False when there was none.
+
+        Raises:
+            UnsupportedOperationError: the Iceberg table that is to go isn't in the catalog's lake; nothing was done.
         """
         stream = stream_of(namespace, table)
-        return self._base.exists(stream) and self.drop_stream(stream)
+        if not self._base.exists(stream):
+            return False
+        remove_files = purge_of(self._base.settings, lambda: self._base.lake, stream) if purge else None
+        is_dropped = self.drop_stream(stream)
+        if is_dropped and remove_files is not None:
+            remove_files()
+        return is_dropped
 
     def truncate(self, namespace: Sequence[str], table: str) -> None:
         """Remove all events of a stream that are visible now, for ever; together with the next write, if the table's

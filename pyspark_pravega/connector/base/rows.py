@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +16,17 @@ import pyarrow.compute as pc
 
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.base.fitting import check_fits
-from pyspark_pravega.connector.log import Base
+from pyspark_pravega.connector.log import Base, open_ledger
+from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import CORRUPT_EVENTS, TableDefinition
 from pyspark_pravega.connector.wanted import check_wanted
-from pyspark_pravega.errors import DataLossError, NotFoundError, UnsupportedOperationError
+from pyspark_pravega.errors import (
+    DataLossError,
+    NotFoundError,
+    PravegaError,
+    TableChangedError,
+    UnsupportedOperationError,
+)
 from pyspark_pravega.lake import POSITIONS, VERSION, Between, GroupOfRows, Store, groups_in, load_iceberg, read_groups
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.spark.types import StructType
@@ -34,6 +40,7 @@ SEGMENT = POSITIONS[0]
 class BaseRows:
     """Rows of some segments; what a task is told of them."""
 
+    settings: Settings
     stream: Stream
     base: Base
     """Of which version they are."""
@@ -66,12 +73,13 @@ class BaseRows:
             columns: the wanted ones, as they are wanted; those that a file hasn't are null.
 
         Raises:
+            TableChangedError: `clean_lake` has removed them since this was planned.
             DataLossError: a file is gone.
         """
         try:
             yield from self._batches(columns)
         except NotFoundError as error:
-            raise _gone(self.stream, self.base, error) from None
+            raise _gone(self.settings, self.stream, self.base, error) from None
 
     def _batches(self, columns: pa.Schema) -> Iterator[pa.RecordBatch]:
         ids = pa.array(sorted(self.segments), pa.int64())
@@ -99,18 +107,21 @@ def base_rows(settings: Settings, stream: Stream, base: Base, wanted: tuple[Betw
 
     Raises:
         ConfigurationError: pyiceberg isn't installed.
-        DataLossError: the files are gone: another program, or `clean_lake`, has removed them.
+        DataLossError: the files are gone.
+        TableChangedError: `clean_lake` has removed them just now.
     """
     store = lake_store(settings)
     try:
         files = load_iceberg().files_of(store, base.metadata, base.snapshot, None, wanted)
-        groups = tuple(group for file in files for group in _groups(store, file.path))
+        groups = tuple(group for file in files for group in groups_in(store, file.path))
     except NotFoundError as error:
-        raise _gone(stream, base, error) from None
+        raise _gone(settings, stream, base, error) from None
     segments = frozenset(segment for group in groups for segment in group.segments)
     if not groups:
         return None
-    return BaseRows(stream=stream, base=base, store=store, groups=groups, segments=segments, wanted=wanted)
+    return BaseRows(
+        settings=settings, stream=stream, base=base, store=store, groups=groups, segments=segments, wanted=wanted
+    )
 
 
 def lake_store(settings: Settings) -> Store:
@@ -156,8 +167,7 @@ def check_in_lake(
         UnsupportedOperationError: the lake doesn't hold it.
         ConfigurationError: pyiceberg isn't installed.
     """
-    properties = load_iceberg().snapshot_at(lake_store(definition.settings), metadata, snapshot).properties
-    known = StructType.fromJson(json.loads(properties[COLUMNS]))
+    known = columns_there(definition.settings, metadata, snapshot)
     check_fits(definition, known)
     there = {*definition.schema.names, *POSITIONS, *CORRUPT_EVENTS, *more}
     lacking = [name for name in columns if name not in there]
@@ -169,19 +179,33 @@ def check_in_lake(
     return known
 
 
-@lru_cache(maxsize=4096)
-def _groups(store: Store, path: str) -> tuple[GroupOfRows, ...]:
-    """The row groups of a file, which never change."""
-    return tuple(groups_in(store, path, -1, _LAST))
+def columns_there(settings: Settings, metadata: str, snapshot: int) -> StructType:
+    """A table's columns as of a snapshot.
+
+    Args:
+        settings: say how the lake's files are reached.
+        metadata: where the metadata lie that show it.
+        snapshot: its id.
+
+    Raises:
+        ConfigurationError: pyiceberg isn't installed.
+    """
+    properties = load_iceberg().snapshot_at(lake_store(settings), metadata, snapshot).properties
+    return StructType.fromJson(json.loads(properties[COLUMNS]))
 
 
-_LAST = 2**62
-
-
-def _gone(stream: Stream, base: Base, error: NotFoundError) -> DataLossError:
+def _gone(settings: Settings, stream: Stream, base: Base, error: NotFoundError) -> PravegaError:
+    """What has become of rows that aren't there: reads that begin now may need others."""
+    ledger = open_ledger(shared_client(settings), stream)
+    lake = None if ledger is None else ledger.state().lake
+    needed = [] if lake is None else [one.snapshot for one in (lake, lake.kept_base, lake.next_base) if one is not None]
+    if base.snapshot not in needed:
+        return TableChangedError(
+            f'the rows of version {base.version} of stream "{stream}" were removed from the lake after this query was '
+            "planned, as CALL clean_lake does: run it again. An older_than that is longer than queries take leaves them"
+        )
     return DataLossError(
-        f'the rows of version {base.version} of stream "{stream}" aren\'t in the lake any more: {error}. Run '
-        "the query again if CALL clean_lake has removed them meanwhile"
+        f'the rows of version {base.version} of stream "{stream}" aren\'t in the lake any more: {error}'
     )
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark_pravega.client import Client
-from pyspark_pravega.connector.lake.slices import LakeSlice, LakeSpan, lake_slices, slice_batches
+from pyspark_pravega.connector.lake.slices import LakeSlice, LakeSpan, end_in_lake, lake_slices, slice_batches
 from pyspark_pravega.connector.log import Ledger, State, Tiered
 from pyspark_pravega.connector.read import (
     ChangesReader,
@@ -93,6 +93,24 @@ def first_told(client: Client, ledger: Ledger, first: int, last: int) -> int:
         if first <= state.tiered.version:
             return first
     return first_whole_version(client, ledger, first, last)
+
+
+def end_added(client: Client, ledger: Ledger, after: int, most: int, last: int) -> int:
+    """The version with which a read of what versions have added ends; see `end_in_lake`.
+
+    Args:
+        client: the cluster.
+        ledger: the stream's commit log.
+        after: the version behind which it begins.
+        most: the version with which it is to end.
+        last: the last one with which it may end.
+    """
+    state = ledger.state()
+    tiered = state.tiered
+    if tiered is None or not _is_told(state, after + 1):
+        return most
+    span = LakeSpan.of(tiered, after=after, last=min(last, tiered.version))
+    return end_in_lake(client.settings, span, most)
 
 
 class LakeChangesReader(ChangesReader):

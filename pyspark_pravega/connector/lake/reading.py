@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal
 from typing import Any
@@ -10,10 +11,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pyspark_pravega.connector.base import check_base, lake_store
+from pyspark_pravega.connector.base import check_base, columns_there, lake_store
 from pyspark_pravega.connector.index import is_ordered, literal
+from pyspark_pravega.connector.lake.once import TASK_BYTES
 from pyspark_pravega.connector.lake.slices import (
-    TASK_BYTES,
     LakeSlice,
     LakeSpan,
     check_columns,
@@ -22,11 +23,11 @@ from pyspark_pravega.connector.lake.slices import (
 )
 from pyspark_pravega.connector.log import Base, LakePart, Snapshot, Tiered, behind
 from pyspark_pravega.connector.predicates import Predicates
-from pyspark_pravega.connector.read import ROW_MARKER, BatchReader, RowsReader, pack
+from pyspark_pravega.connector.read import ROW_MARKER, BatchReader, ChainPartition, RowsReader, pack
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.wanted import check_wanted
-from pyspark_pravega.errors import DataLossError
+from pyspark_pravega.errors import DataLossError, NotFoundError
 from pyspark_pravega.lake import Between, LakeFile, Store, load_iceberg, read_file
 from pyspark_pravega.serde.codec import Batch
 from pyspark_pravega.settings import Settings
@@ -36,6 +37,8 @@ from pyspark_pravega.spark.types import DataType, DecimalType, StructType
 
 _DIGITS = Context(prec=38)
 """Those of decimals."""
+_MOST_VALUES = 1000
+"""Of more that a column may have only the first and the last are looked at: they travel with each partition."""
 
 
 def behind_lake(snapshot: Snapshot) -> Snapshot:
@@ -128,9 +131,24 @@ class FileShare:
 class LakePartition(InputPartition):
     """Shares of files of the lake, read by one task one after another."""
 
-    def __init__(self, store: Store, shares: Sequence[FileShare]) -> None:
+    def __init__(self, store: Store, tiered: Tiered, shares: Sequence[FileShare]) -> None:
         super().__init__(shares[0].path)
         self.store, self.shares = store, tuple(shares)
+        assert tiered.snapshot is not None
+        self.metadata, self.snapshot = tiered.metadata, tiered.snapshot
+        self.wanted: tuple[Between, ...] = ()
+        """Which values are wanted, beside what its reader knows."""
+
+    def narrowed(self, shares: Sequence[FileShare], wanted: tuple[Between, ...]) -> LakePartition:
+        """Some of it.
+
+        Args:
+            shares: which ones.
+            wanted: which values are wanted of them.
+        """
+        one = copy(self)
+        one.shares, one.wanted = tuple(shares), (*self.wanted, *wanted)
+        return one
 
     def __repr__(self) -> str:
         return f"LakePartition({len(self.shares)} shares, {self.shares[0].path} ...)"
@@ -143,6 +161,7 @@ class LakeReader(RowsReader):
         self,
         store: Store,
         rest: BatchReader,
+        tiered: Tiered,
         files: Sequence[LakeFile],
         last: int | None,
         wanted: Sequence[Between],
@@ -153,13 +172,14 @@ class LakeReader(RowsReader):
         Args:
             store: reaches the lake's files.
             rest: reads the stream's part.
+            tiered: what lies in the lake.
             files: the lake's.
             last: the last version whose rows are wanted of them; None for all.
             wanted: which values are wanted.
             slices: what is read in place of files, in the order of events.
         """
         self._slices = tuple(slices)
-        self._store, self._rest = store, rest
+        self._store, self._rest, self._tiered = store, rest, tiered
         self._files, self._last, self._wanted = tuple(files), last, tuple(wanted)
 
     @property
@@ -173,7 +193,7 @@ class LakeReader(RowsReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Those of the lake, and those of the stream."""
-        return [*self._slices, *_packed(self._store, self._files), *self._rest.partitions()]
+        return [*self._slices, *_packed(self._store, self._tiered, self._files), *self._rest.partitions()]
 
     def batches(self, partition: InputPartition) -> Iterator[Batch]:
         """The rows of a partition.
@@ -204,7 +224,8 @@ def file_batches(
     is_counted = columns == ROW_MARKER
     read = pa.schema([]) if is_counted else schema
     for share in partition.shares:
-        for batch in read_file(partition.store, share.path, read, last, wanted, (share.number, share.of)):
+        some = (*wanted, *partition.wanted)
+        for batch in read_file(partition.store, share.path, read, last, some, (share.number, share.of)):
             check_wanted()
             if is_counted:
                 batch = pa.record_batch([pa.array(np.zeros(batch.num_rows, np.int32))], schema=schema)
@@ -228,7 +249,7 @@ def lake_read(definition: TableDefinition, part: LakePart, columns: Sequence[str
     if part.is_bounded:
         return _slices(definition, part)
     store = lake_store(definition.settings)
-    return _packed(store, load_iceberg().files_of(store, tiered.metadata, tiered.snapshot))
+    return _packed(store, tiered, load_iceberg().files_of(store, tiered.metadata, tiered.snapshot))
 
 
 def lake_reader(
@@ -256,19 +277,80 @@ def lake_reader(
     store = lake_store(definition.settings)
     if part.is_bounded:
         slices = _slices(definition, part)
-        return LakeReader(store, rest, (), None, (), slices), sum(one.bytes for one in slices)
+        return LakeReader(store, rest, tiered, (), None, (), slices), sum(one.bytes for one in slices)
     wanted = _wanted(known, predicates)
     last = None if part.last == tiered.version else part.last
     files = load_iceberg().files_of(store, tiered.metadata, tiered.snapshot, last, wanted)
-    return LakeReader(store, rest, files, last, wanted), sum(file.size for file in files)
+    return LakeReader(store, rest, tiered, files, last, wanted), sum(file.size for file in files)
 
 
-def _packed(store: Store, files: Sequence[LakeFile]) -> list[LakePartition]:
+def told_columns(definition: TableDefinition) -> list[str]:
+    """The columns of a table of which files of the lake tell what values they have; none where it has no rows there.
+
+    Args:
+        definition: what the stream is as a table.
+    """
+    return [field.name for field in definition.schema if is_ordered(field.dataType)] if definition.has_lake else []
+
+
+def wanted_in_lake(
+    definition: TableDefinition, partitions: Sequence[InputPartition], predicates: Predicates
+) -> tuple[list[InputPartition], int] | None:
+    """What of a read that is planned already is wanted in the lake, when a join's other side has told its values.
+
+    It goes by the columns of the snapshot that is read, whatever the table has become meanwhile.
+
+    Args:
+        definition: what the stream is as a table.
+        partitions: those of the plan.
+        predicates: what Spark tells.
+
+    Returns:
+        The partitions that are left, and how many bytes of files that saves; None where all are wanted as they are.
+    """
+    saved, is_told = 0, False
+    left: list[InputPartition] = []
+    for one in partitions:
+        some: InputPartition | None = one
+        if isinstance(one, LakePartition):
+            wanted, paths = _wanted_files(definition, one.store, one.metadata, one.snapshot, predicates)
+            if wanted:
+                shares = [share for share in one.shares if share.path in paths]
+                saved += sum(share.size for share in one.shares) - sum(share.size for share in shares)
+                some, is_told = one.narrowed(shares, wanted) if shares else None, True
+        elif type(one) is ChainPartition and one.lake is not None:
+            rows = one.lake
+            wanted, paths = _wanted_files(definition, rows.store, rows.base.metadata, rows.base.snapshot, predicates)
+            if wanted:
+                groups = tuple(group for group in rows.groups if group.path in paths)
+                lake = replace(rows, groups=groups, wanted=(*rows.wanted, *wanted)) if groups else None
+                saved += rows.bytes - (0 if lake is None else lake.bytes)
+                parts = list(zip(one.parts, one.compacted, strict=True))
+                some, is_told = ChainPartition(parts, lake) if parts or lake is not None else None, True
+        if some is not None:
+            left.append(some)
+    return (left, saved) if is_told else None
+
+
+def _wanted_files(
+    definition: TableDefinition, store: Store, metadata: str, snapshot: int, predicates: Predicates
+) -> tuple[tuple[Between, ...], set[str]]:
+    """Which values are wanted, and the files that may have them; none where nothing is told, or all that is gone."""
+    try:
+        wanted = _wanted(columns_there(definition.settings, metadata, snapshot), predicates)
+        files = load_iceberg().files_of(store, metadata, snapshot, None, wanted) if wanted else []
+    except NotFoundError:
+        # Tasks say what has become of it.
+        return (), set()
+    return wanted, {file.path for file in files}
+
+
+def _packed(store: Store, tiered: Tiered, files: Sequence[LakeFile]) -> list[LakePartition]:
     shares = []
     for file in files:
         of = max(1, file.size // TASK_BYTES)
         shares += [FileShare(path=file.path, number=number, of=of, size=file.size // of) for number in range(of)]
-    return [LakePartition(store, some) for some in pack(shares, lambda share: share.size, TASK_BYTES)]
+    return [LakePartition(store, tiered, some) for some in pack(shares, lambda share: share.size, TASK_BYTES)]
 
 
 def _slices(definition: TableDefinition, part: LakePart) -> list[LakeSlice]:
@@ -288,7 +370,9 @@ def _wanted(columns: StructType, predicates: Predicates) -> tuple[Between, ...]:
             continue
         match predicate.comparison:
             case "=" | "<=>" | "IN":
-                among = tuple(dict.fromkeys(values))
+                among = tuple(sorted(set(values)))
+                if len(among) > _MOST_VALUES:
+                    among = ()
                 wanted.append(Between(column=predicate.column, least=min(values), most=max(values), among=among))
             case "<" | "<=":
                 wanted.append(Between(column=predicate.column, most=values[0]))

@@ -7,9 +7,20 @@ from collections.abc import Mapping
 import pyarrow as pa
 
 from pyspark_pravega.client import StreamConfiguration
+from pyspark_pravega.connector.base import lake_store
+from pyspark_pravega.connector.log import open_ledger
+from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import LAKE, TableDefinition
 from pyspark_pravega.errors import UnsupportedOperationError
-from pyspark_pravega.lake import PARTITIONED_BY, SORTED_BY, Layout, check_lake_columns, lake_schema, of_columns
+from pyspark_pravega.lake import (
+    PARTITIONED_BY,
+    SORTED_BY,
+    Layout,
+    check_lake_columns,
+    lake_schema,
+    load_iceberg,
+    of_columns,
+)
 from pyspark_pravega.serde.formats import REGISTERED
 from pyspark_pravega.serde.lenient import FAIL_FAST
 from pyspark_pravega.spark.types import DataType, StructField, StructType
@@ -91,11 +102,21 @@ def check_added(definition: TableDefinition, name: str, kind: DataType) -> None:
         kind: its type.
 
     Raises:
-        UnsupportedOperationError: it is called as one of the lake's.
+        UnsupportedOperationError: it is called as one of the lake's, or as partitions there.
         UnsupportedTypeError: Iceberg hasn't its type.
     """
-    if definition.has_lake:
-        check_lake_columns(StructType([StructField(name, kind)]))
+    if not definition.has_lake:
+        return
+    check_lake_columns(StructType([StructField(name, kind)]))
+    ledger = open_ledger(shared_client(definition.settings), definition.stream)
+    lake = None if ledger is None else ledger.state().lake
+    if lake is not None and lake.snapshot is not None:
+        store = lake_store(definition.settings)
+        if name in load_iceberg().partition_fields(store, lake.metadata):
+            raise UnsupportedOperationError(
+                f'column "{name}" of stream "{definition.stream}" can\'t go to the lake: partitions of its Iceberg '
+                "table are called so, or were; give the column another name"
+            )
 
 
 def check_unlaked(definition: TableDefinition, what: str) -> None:

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from pyspark_pravega.client import Client, Stream
-from pyspark_pravega.client.names import segment_epoch
 from pyspark_pravega.client.positions import SegmentRanges
 from pyspark_pravega.connector.base import check_base, check_in_lake, lake_store
+from pyspark_pravega.connector.lake.once import families, tasks_of, whole_end
 from pyspark_pravega.connector.log import Tiered, comes_after
 from pyspark_pravega.connector.read import CHANGE_COLUMNS, INSERT, ROW_MARKER, ChainPartition
 from pyspark_pravega.connector.table import TableDefinition
@@ -23,7 +23,6 @@ from pyspark_pravega.connector.wanted import check_wanted
 from pyspark_pravega.lake import (
     NO_END,
     VERSION,
-    Between,
     GroupOfRows,
     LakeFile,
     Span,
@@ -41,8 +40,6 @@ from pyspark_pravega.spark.datasource import InputPartition
 from pyspark_pravega.spark.types import StructType
 
 Cut = Mapping[int, int]
-TASK_BYTES = 8 << 20
-"""What is less shares a task."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,13 +115,14 @@ class LakeSlice(InputPartition):
         return f"LakeSlice({len(self.files)} files, versions {self.span.after + 1} to {self.span.last})"
 
 
-def lake_slices(client: Client, stream: Stream, wanted: LakeSpan) -> list[LakeSlice]:
+def lake_slices(client: Client, stream: Stream, wanted: LakeSpan, minimum: int | None = None) -> list[LakeSlice]:
     """Share rows of the lake out among tasks, each of which gives those of a routing key in their order.
 
     Args:
         client: tells the keys of segments.
         stream: the table's.
         wanted: which rows.
+        minimum: how many tasks there shall be at least, if keys can be shared out so.
 
     Raises:
         ConfigurationError: pyiceberg isn't installed.
@@ -137,45 +135,62 @@ def lake_slices(client: Client, stream: Stream, wanted: LakeSpan) -> list[LakeSl
     segments = {segment for group in groups for segment in group.segments}
     ranges = SegmentRanges(client, stream)
     bounds = segment_bounds(ranges, segments, wanted.behind, wanted.until)
-    sizes = dict.fromkeys(bounds, 0)
-    for group in groups:
-        for segment in group.segments & bounds.keys():
-            sizes[segment] += group.bytes // len(group.segments)
-    packed: list[set[int]] = []
-    size = 0
-    for family in _families(ranges, bounds):
-        own = sum(sizes[segment] for segment in family)
-        size += own
-        if packed and size <= TASK_BYTES:
-            packed[-1] |= family
-        else:
-            packed.append(family)
-            size = own
     laid_out = frozenset(file.path for file in files if file.is_laid_out)
     return [
         _slice(store, stream, groups, {segment: bounds[segment] for segment in family}, wanted, laid_out)
-        for family in packed
+        for family in tasks_of(families(ranges, bounds), groups, laid_out, minimum)
     ]
 
 
-def rows_behind(settings: Settings, wanted: LakeSpan) -> list[tuple[int, int, int]]:
-    """How many rows each version has in the lake, and about how many bytes they have there.
+def end_in_lake(settings: Settings, wanted: LakeSpan, most: int) -> int:
+    """The version with which a micro-batch ends that is to end with another one, or before it: so that few files are
+    read again by the next one. Where there is none, it is a later version.
+
+    Args:
+        settings: say how files are reached.
+        wanted: all rows behind where it begins.
+        most: the version with which it is to end.
+
+    Raises:
+        ConfigurationError: pyiceberg isn't installed.
+    """
+    if most >= wanted.last:
+        return most
+    store = lake_store(settings)
+    groups: list[GroupOfRows] = []
+    reached = wanted.after
+    for file in sorted(_files(store, wanted), key=lambda file: file.first):
+        if file.first > max(reached, most):
+            # There it may end.
+            break
+        if file.is_laid_out:
+            groups += groups_in(store, file.path, wanted.after, wanted.last)
+            reached = max(reached, file.last)
+    return whole_end(groups, wanted.after, most, wanted.last)
+
+
+def rows_behind(settings: Settings, wanted: LakeSpan) -> Iterator[tuple[int, int, int]]:
+    """How many rows each version has in the lake, and about how many bytes they have there. Files are looked at as they
+    are needed.
 
     Args:
         settings: say how its files are reached.
         wanted: the versions, whatever its cuts are.
 
-    Returns:
+    Yields:
         Versions in their order, each with its rows and bytes.
     """
     rows: dict[int, int] = {}
     size: dict[int, int] = {}
     store = lake_store(settings)
-    for file in _files(store, wanted):
-        for version, count in rows_of_versions(store, file.path, wanted.after).items():
-            rows[version] = rows.get(version, 0) + count
-            size[version] = size.get(version, 0) + file.size * count // max(1, file.rows)
-    return [(version, rows[version], size[version]) for version in sorted(rows) if version <= wanted.last]
+    files = sorted(_files(store, wanted), key=lambda file: file.first)
+    for file, later in itertools.zip_longest(files, files[1:]):
+        for version, count in rows_of_versions(store, file.path):
+            if wanted.after < version <= wanted.last:
+                rows[version] = rows.get(version, 0) + count
+                size[version] = size.get(version, 0) + file.size * count // max(1, file.rows)
+        for version in sorted(version for version in rows if later is None or version < later.first):
+            yield version, rows.pop(version), size.pop(version)
 
 
 def segment_bounds(
@@ -325,23 +340,11 @@ def _slice(
 def _files(store: Store, wanted: LakeSpan) -> list[LakeFile]:
     """Files that may hold wanted versions: those of each tiering together, in the order in which it has written them,
     and the tierings in the order of their versions."""
-    versions = (Between(column=VERSION, least=wanted.after + 1),)
-    files: list[LakeFile] = load_iceberg().files_of(store, wanted.metadata, wanted.snapshot, wanted.last, versions)
+    # Manifests are read once for all micro-batches.
+    everything: list[LakeFile] = load_iceberg().files_of(store, wanted.metadata, wanted.snapshot)
+    files = [file for file in everything if file.first <= wanted.last and file.last > wanted.after]
     first: dict[str, int] = {}
     for file in files:
         tiering = made_by(file.path)
         first[tiering] = min(first.get(tiering, file.first), file.first)
     return sorted(files, key=lambda file: (first[made_by(file.path)], file.path))
-
-
-def _families(ranges: SegmentRanges, segments: Mapping[int, tuple[int, int]]) -> list[set[int]]:
-    """Segments together with those that have some of their keys."""
-    if len({segment_epoch(segment) for segment in segments}) < 2:
-        return [{segment} for segment in sorted(segments)]
-    keys = ranges.of(segments)
-    families: list[set[int]] = []
-    for segment in sorted(segments):
-        of_keys = [one for one in families if any(keys[segment].overlaps(keys[other]) for other in one)]
-        families = [one for one in families if one not in of_keys]
-        families.append({segment}.union(*of_keys))
-    return families

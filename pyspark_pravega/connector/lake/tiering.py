@@ -95,6 +95,8 @@ class TierReport:
     files: int
     kept_from: int
     """The first version whose events are in the stream for sure."""
+    location: str
+    """Where the Iceberg table is."""
 
 
 def tier(
@@ -217,7 +219,7 @@ class _Tiering:
         if not self._is_keyed or self._fits(lake):
             kept = release_tiered(self._client, self._ledger, self._properties.keep_in_stream_ms)
         kept_from = self._ledger.state().kept_from if self._is_keyed else kept + 1
-        return TierReport(version=lake.version, rows=rows, files=files, kept_from=kept_from)
+        return TierReport(version=lake.version, rows=rows, files=files, kept_from=kept_from, location=table.location)
 
     def _fits(self, lake: Tiered) -> bool:
         """Whether the last rows of a table with a key have its columns, so that reads could begin with them."""

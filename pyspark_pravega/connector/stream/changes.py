@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.positions import proper_cut
-from pyspark_pravega.connector.lake import added_between, first_told
+from pyspark_pravega.connector.lake import added_between, end_added, first_told
 from pyspark_pravega.connector.log import Ledger, open_ledger
 from pyspark_pravega.connector.options import ReadOptions
 from pyspark_pravega.connector.read import (
@@ -210,7 +210,11 @@ class ChangesSource:
         if limited:
             if target is None and not self._enough(ledger, begin, last):
                 return start
-            last = self._admitted(ledger, begin, last)
+            admitted, all_there = self._admitted(ledger, begin, last), last
+            last = admitted
+            if not self._keyed and admitted < all_there:
+                most = min(all_there, begin + _most_versions(ledger, all_there))
+                last = end_added(self._client, ledger, begin, min(admitted, most), most)
         last = min(last, begin + _most_versions(ledger, last))
         self._last_batch = time.monotonic()
         return self._at(ledger, last)

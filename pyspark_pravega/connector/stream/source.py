@@ -45,7 +45,10 @@ class StreamSource:
         self._frontiers = {
             stream: StreamFrontier(client, stream, fail_on_data_loss=options.fail_on_data_loss) for stream in streams
         }
-        self._ways = {stream: LakeWay(client, stream, frontier) for stream, frontier in self._frontiers.items()}
+        self._ways = {
+            stream: LakeWay(client, stream, frontier, options.min_partitions)
+            for stream, frontier in self._frontiers.items()
+        }
         self._admission = Admission(client)
         self._ledgers: dict[Stream, Ledger | None] = {}
         self._limits = Limits(

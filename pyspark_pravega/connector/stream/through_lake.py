@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from pyspark_pravega.client import Client, Stream, StreamCut
 from pyspark_pravega.client.positions import SegmentRanges
-from pyspark_pravega.connector.lake import LakeSlice, LakeSpan, lake_slices, rows_behind
+from pyspark_pravega.connector.lake import LakeSlice, LakeSpan, end_in_lake, lake_slices, rows_behind
 from pyspark_pravega.connector.log import State, comes_after, open_ledger
 from pyspark_pravega.connector.stream.admission import Limits
 from pyspark_pravega.connector.stream.frontier import StreamFrontier
@@ -22,15 +22,19 @@ from pyspark_pravega.connector.stream.offsets import LakePosition, StreamPositio
 class LakeWay:
     """Knows how a query goes on in one table's lake. Used by one thread at a time."""
 
-    def __init__(self, client: Client, stream: Stream, frontier: StreamFrontier) -> None:
+    def __init__(
+        self, client: Client, stream: Stream, frontier: StreamFrontier, min_partitions: int | None = None
+    ) -> None:
         """Begin to watch a table.
 
         Args:
             client: the cluster.
             stream: the table's stream.
             frontier: how the query goes on in it.
+            min_partitions: how many tasks there shall be at least.
         """
         self._client, self._stream, self._frontier = client, stream, frontier
+        self._minimum = min_partitions
 
     def settled(self, position: StreamPosition, limit: Mapping[int, int]) -> StreamPosition:
         """A position by what lies in the lake now.
@@ -74,7 +78,8 @@ class LakeWay:
         return self.bounded(position, limit)
 
     def admitted(self, position: StreamPosition, limits: Limits) -> StreamPosition:
-        """Where a micro-batch ends that begins at a position in the lake: with a version.
+        """Where a micro-batch ends that begins at a position in the lake: with a version, and where files are laid out
+        with one behind which few of them are needed.
 
         Args:
             position: as of `settled`.
@@ -86,15 +91,15 @@ class LakeWay:
         if limits.max_events is not None or limits.max_bytes is not None:
             events = size = 0
             version = place.version
-            for number, rows, octets in rows_behind(
-                self._client.settings, _span(place, after=place.version, last=place.last)
-            ):
+            wanted = _span(place, after=place.version, last=place.last)
+            for number, rows, octets in rows_behind(self._client.settings, wanted):
                 events, size = events + rows, size + octets
                 if version > place.version and not _fits(events, size, limits):
                     break
                 version = number
             else:
                 version = place.last
+            version = end_in_lake(self._client.settings, wanted, version)
         return replace(position, lake=replace(place, after=place.version, version=version))
 
     def slices(self, end: StreamPosition) -> list[LakeSlice]:
@@ -116,7 +121,7 @@ class LakeWay:
         ):
             # The metadata that the offset names may be gone by now.
             wanted = replace(wanted, snapshot=tiered.snapshot, metadata=tiered.metadata)
-        return lake_slices(self._client, self._stream, wanted)
+        return lake_slices(self._client, self._stream, wanted, self._minimum)
 
     def between(
         self, start: StreamPosition, end: StreamPosition, lake: StreamPosition
@@ -135,7 +140,8 @@ class LakeWay:
         assert place is not None
         wanted = replace(_span(place, after=0, last=place.last), behind=start.cut, until=end.cut)
         begins = _behind(SegmentRanges(self._client, self._stream), start.cut, end.cut, lake.cut)
-        return lake_slices(self._client, self._stream, wanted), replace(start, cut=StreamCut(self._stream, begins))
+        slices = lake_slices(self._client, self._stream, wanted, self._minimum)
+        return slices, replace(start, cut=StreamCut(self._stream, begins))
 
     def bounded(self, position: StreamPosition, limit: Mapping[int, int]) -> StreamPosition:
         """A position in the lake, with the end of the query where that comes before the lake's.

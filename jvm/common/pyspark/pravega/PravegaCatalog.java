@@ -172,7 +172,7 @@ public class PravegaCatalog extends CheckedReads
 
   @Override
   public boolean purgeTable(Identifier table) {
-    return dropTable(table);
+    return about(table, "dropTable", "purge", true).asBoolean();
   }
 
   @Override

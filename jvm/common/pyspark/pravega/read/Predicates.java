@@ -37,12 +37,20 @@ public final class Predicates {
     List<Object> values = new ArrayList<>();
     for (int i = 1; i < children.length; i++) {
       Object value = value(children[i]);
+      if (value == null && predicate.name().equals("IN") && isNull(children[i])) {
+        // What a join's other side tells has nulls, too: no value is one of them.
+        continue;
+      }
       if (value == null) {
         return;
       }
       values.add(value);
     }
     found.add(Map.of("column", column.fieldNames()[0], "comparison", predicate.name(), "values", values));
+  }
+
+  private static boolean isNull(Expression expression) {
+    return expression instanceof Literal<?> literal && literal.value() == null;
   }
 
   /** What a literal is in JSON; null of all that isn't one, or has no such form. */

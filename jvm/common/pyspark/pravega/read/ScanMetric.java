@@ -22,7 +22,7 @@ public final class ScanMetric {
     }
   }
 
-  /** What isn't, by the table's index. */
+  /** What isn't, by the table's index, or as the lake's files tell it when the query runs. */
   public static final class Skipped extends SummedMetric {
     public Skipped() {
       super("skippedBytes", "bytes of events skipped by the table's index");
