@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -24,6 +24,7 @@ from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarr
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.table.update.snapshot import _ManifestMergeManager
 from pyiceberg.types import (
     BooleanType,
     DoubleType,
@@ -40,6 +41,7 @@ from pyspark_pravega.errors import ConfigurationError, ConflictError, Unsupporte
 from pyspark_pravega.lake.columns import VERSION
 from pyspark_pravega.lake.configuration import URI, LakeConfiguration
 from pyspark_pravega.lake.files import Between, LakeFile, LakeSnapshot
+from pyspark_pravega.lake.key_files import begins_of, key_files
 from pyspark_pravega.lake.laid_out import Key
 from pyspark_pravega.lake.layout import Layout
 from pyspark_pravega.lake.specs import data_file, has_its_columns, is_laid_out, lay_out, partition_values
@@ -53,7 +55,21 @@ _AT_LEAST: Any = AtLeast
 _AT_MOST: Any = AtMost
 _IN: Any = In
 _PLAIN = Layout()
+_LIST_BYTES, _MOST_LISTS = 8 << 20, 8
+"""How large a list of files is that others aren't added to, and how many smaller ones make one."""
 _FIELD_ID = b"PARQUET:field_id"
+
+__all__ = [
+    "Change",
+    "IcebergTable",
+    "begins_of",
+    "files_of",
+    "find_table",
+    "key_files",
+    "make_table",
+    "snapshot_at",
+    "store_of",
+]
 
 
 class IcebergTable:
@@ -133,7 +149,15 @@ class IcebergTable:
         except CommitFailedException as error:
             raise ConflictError(f'Iceberg table "{self.name}" was changed meanwhile: {error}') from None
 
-    def change(self, columns: pa.Schema, layout: Layout = _PLAIN, *, replaces: bool = False) -> Change:
+    def change(
+        self,
+        columns: pa.Schema,
+        layout: Layout = _PLAIN,
+        *,
+        replaces: bool = False,
+        gone: Collection[str] | None = None,
+        exact: Sequence[str] = (),
+    ) -> Change:
         """Begin a change, for which nothing is written yet.
 
         Args:
@@ -141,18 +165,29 @@ class IcebergTable:
             layout: how its files are laid out.
             replaces: whether its files take the place of all before: then columns go that the new ones don't have, or
                 have with another type.
+            gone: or of which files they take the place.
+            exact: columns whose least and greatest texts in each file are to be known as a whole.
         """
-        return Change(self._table, self.store, columns, layout, replaces=replaces)
+        return Change(self._table, self.store, columns, layout, replaces=replaces, gone=gone, exact=exact)
 
 
 class Change:
     """A snapshot that is being made, perhaps with new columns. It becomes visible as a whole, or not at all."""
 
     def __init__(
-        self, table: Table, store: Store, columns: pa.Schema, layout: Layout = _PLAIN, *, replaces: bool = False
+        self,
+        table: Table,
+        store: Store,
+        columns: pa.Schema,
+        layout: Layout = _PLAIN,
+        *,
+        replaces: bool = False,
+        gone: Collection[str] | None = None,
+        exact: Sequence[str] = (),
     ) -> None:
         """See `IcebergTable.change`."""
         self._table, self._store, self._replaces = table, store, replaces
+        self._gone, self._exact = gone, exact
         self._transaction = table.transaction()
         outdated = _outdated(table.schema(), columns) if replaces else set()
         if outdated:
@@ -200,13 +235,17 @@ class Change:
         self, paths: Sequence[str], properties: Mapping[str, str], partitions: Mapping[str, Key]
     ) -> LakeSnapshot:
         metadata, io = self._transaction.table_metadata, self._table.io
-        files = [data_file(io, metadata, uri_of(path), partitions.get(path, ())) for path in paths]
+        files = [data_file(io, metadata, uri_of(path), partitions.get(path, ()), self._exact) for path in paths]
         update = self._transaction.update_snapshot(snapshot_properties=dict(properties))
         before = self._table.current_snapshot()
-        with update.overwrite() if self._replaces and before is not None else update.fast_append() as snapshot:
-            if self._replaces and before is not None:
+        is_new = before is None or not (self._replaces or self._gone is not None)
+        with update.fast_append() if is_new else update.overwrite() as snapshot:
+            if before is not None and not is_new:
                 old = [task.file for task in self._table.scan(snapshot_id=before.snapshot_id).plan_files()]
-                if not all(has_its_columns(metadata, file) for file in old):
+                if not self._replaces:
+                    self._keep_others(snapshot)
+                    old = [file for file in old if place_of(file.file_path) in (self._gone or ())]
+                elif not all(has_its_columns(metadata, file) for file in old):
                     # pyiceberg can't write of which partition a file was whose columns are no more. It needn't: no
                     # file stays.
                     snapshot.delete_by_predicate(AlwaysTrue())
@@ -224,6 +263,13 @@ class Change:
         current = self._table.current_snapshot()
         assert current is not None
         return _snapshot_of(self._table, current)
+
+    def _keep_others(self, snapshot: Any) -> None:
+        """Let files stay that nobody names, and their lists be few, however many snapshots follow each other."""
+        # All lists are looked through: which partitions they have doesn't matter.
+        snapshot.delete_by_predicate(AlwaysTrue())
+        merging: Any = _ManifestMergeManager(_LIST_BYTES, _MOST_LISTS, True, snapshot)
+        vars(snapshot)["_process_manifests"] = merging.merge_manifests
 
 
 def find_table(configuration: LakeConfiguration, name: tuple[str, str]) -> IcebergTable | None:

@@ -88,7 +88,13 @@ class BaseRows:
                     yield _counted(some.num_rows) if not arrays else pa.RecordBatch.from_arrays(arrays, schema=columns)
 
 
-def base_rows(settings: Settings, stream: Stream, base: Base, wanted: tuple[Between, ...] = ()) -> BaseRows | None:
+def base_rows(
+    settings: Settings,
+    stream: Stream,
+    base: Base,
+    wanted: tuple[Between, ...] = (),
+    only: Collection[str] | None = None,
+) -> BaseRows | None:
     """The rows that lie in the lake; None where there are none.
 
     Args:
@@ -96,6 +102,7 @@ def base_rows(settings: Settings, stream: Stream, base: Base, wanted: tuple[Betw
         stream: the table's stream.
         base: what lies there.
         wanted: which values are wanted.
+        only: the files whose rows are; None for all.
 
     Raises:
         ConfigurationError: pyiceberg isn't installed.
@@ -104,7 +111,9 @@ def base_rows(settings: Settings, stream: Stream, base: Base, wanted: tuple[Betw
     store = lake_store(settings)
     try:
         files = load_iceberg().files_of(store, base.metadata, base.snapshot, None, wanted)
-        groups = tuple(group for file in files for group in _groups(store, file.path))
+        groups = tuple(
+            group for file in files if only is None or file.path in only for group in _groups(store, file.path)
+        )
     except NotFoundError as error:
         raise _gone(stream, base, error) from None
     segments = frozenset(segment for group in groups for segment in group.segments)
