@@ -74,7 +74,7 @@ class _Wanted:
         self._order = [metadata.schema().find_field(name) for name in order]
         self._columns = list(_compared(metadata.schema(), keys))
         self._ordered = {
-            field.field_id: _Ordered(keys[field.name] if is_first else pc.unique(keys[field.name]).sort())
+            field.field_id: _Ordered(keys[field.name] if is_first else keys.sort_by(field.name)[field.name])
             for field, is_first in self._columns
         }
         self._buckets: dict[tuple[int, int], set[Any]] = {}

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import load_catalog
 
@@ -53,8 +54,7 @@ def test_no_file_that_holds_a_key_is_left_out(tmp_path: Path, kind: str, layout:
     store = iceberg.store_of(())
     held: dict[str, set[Any]] = {}
     for path in paths:
-        with store.parquet(path) as file:
-            held[path] = set(file.read(["id"]).column(0).to_pylist())
+        held[path] = {row["id"] for row in pq.read_table(path).to_pylist()}
     assert sum(map(len, held.values())) >= len(rows) or kind == "boolean"
     counts: Counter[bool] = Counter()
     for size in (1, 1, 1, 1, 3, 3, 40, 400):
@@ -95,18 +95,16 @@ def test_others_stay_and_their_lists_are_few(tmp_path: Path) -> None:
     written(tmp_path, schema, layout, rows)
     known, dice = dict(zip(range(200), range(200), strict=True)), random.Random(5)
     catalog = load_catalog("pravega", type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=tmp_path.as_uri())
-    configuration, store = LakeConfiguration.of({"warehouse": str(tmp_path)}), iceberg.store_of(())
-    for turn in range(40):
+    configuration = LakeConfiguration.of({"warehouse": str(tmp_path)})
+    store = iceberg.store_of(())
+    for turn in range(24):
         table: Any = iceberg.find_table(configuration, ("s", "t"))
         assert table is not None
         id = dice.randrange(250)
         keys = pa.table({"id": pa.array([id], pa.int64())})
         before = iceberg.key_files(store, table.snapshot.metadata, table.snapshot.id, keys)
         gone = {file.path for file in before if file.may_hold_some}
-        some = {}
-        for path in gone:
-            with store.parquet(path) as file:
-                some |= {row["id"]: row["more"] for row in file.read().to_pylist()}
+        some = {row["id"]: row["more"] for path in gone for row in pq.read_table(path).to_pylist()}
         change = table.change(schema, layout, gone=gone, exact=["id"])
         known[id] = some[id] = 1000 + turn
         if turn % 3 == 0:
