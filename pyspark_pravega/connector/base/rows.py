@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +24,12 @@ from pyspark_pravega.errors import DataLossError, NotFoundError, UnsupportedOper
 from pyspark_pravega.lake import POSITIONS, VERSION, Between, GroupOfRows, Store, groups_in, load_iceberg, read_groups
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.spark.types import StructType
+from pyspark_pravega.together import all_together
 
 COLUMNS = "pravega.columns"
 """What a snapshot says that has the table's columns."""
 SEGMENT = POSITIONS[0]
+_AT_ONCE = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,9 +113,7 @@ def base_rows(
     store = lake_store(settings)
     try:
         files = load_iceberg().files_of(store, base.metadata, base.snapshot, None, wanted)
-        groups = tuple(
-            group for file in files if only is None or file.path in only for group in _groups(store, file.path)
-        )
+        groups = _all_groups(store, [file.path for file in files if only is None or file.path in only])
     except NotFoundError as error:
         raise _gone(stream, base, error) from None
     segments = frozenset(segment for group in groups for segment in group.segments)
@@ -176,6 +176,18 @@ def check_in_lake(
             "read the table without it"
         )
     return known
+
+
+def _all_groups(store: Store, paths: Sequence[str]) -> tuple[GroupOfRows, ...]:
+    """The row groups of files. In a bucket each file takes a request, so some are looked at together."""
+    shares = [paths[number::_AT_ONCE] for number in range(min(_AT_ONCE, len(paths)))]
+    looks = [partial(_groups_by_path, store, share) for share in shares]
+    by_path = {path: groups for some in (all_together(looks) if looks else ()) for path, groups in some.items()}
+    return tuple(group for path in paths for group in by_path[path])
+
+
+def _groups_by_path(store: Store, paths: Sequence[str]) -> dict[str, tuple[GroupOfRows, ...]]:
+    return {path: _groups(store, path) for path in paths}
 
 
 @lru_cache(maxsize=4096)
