@@ -83,7 +83,7 @@ def written(folder: Path, schema: pa.Schema, layout: Layout, rows: pa.Table) -> 
     for batch in rows.to_batches(50):
         writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=change.schema), 0)
     writer.close()
-    assert len(writer.paths) > 5
+    assert len(writer.paths) > 1
     return change.commit(writer.paths, {}, writer.partitions), list(writer.paths)
 
 
