@@ -8,8 +8,6 @@ the other, never two at a time.
 from __future__ import annotations
 
 import argparse
-import json
-import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack, closing, nullcontext
@@ -18,58 +16,16 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness import Case, measure, process_tree_cpu_seconds, table, tell
+from benchmarks.harness import Case, measure, table, tell
 from benchmarks.ours import THREADS, make_two_tables
 from benchmarks.results import append, describe_machine
+from benchmarks.sides import Side
 from pyspark_pravega.sandbox import Sandbox
 
 SCOPE = "bench"
 BEFORE, HERE = "before", "here"
 PYTHON = Path(".venv/bin/python")
 _SIDE = Path(__file__).with_name("checkout_side.py")
-
-
-class Side:
-    """The program of one checkout."""
-
-    def __init__(self, checkout: Path, python: Path, sandbox: Sandbox, rows: Path, events: int) -> None:
-        addresses = (sandbox.controller_uri, sandbox.schema_registry_uri or "")
-        # -P: what the program imports comes from its own checkout, not from the folder of this file.
-        command = [
-            str(checkout / python),
-            "-P",
-            str(_SIDE),
-            *addresses,
-            str(rows),
-            str(events),
-            str(THREADS),
-        ]
-        self._program = subprocess.Popen(
-            command, cwd=checkout, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        if self._answer() != "ready":
-            raise RuntimeError(f"{checkout} gave no session; run `make setup` there")
-
-    def do(self, what: str, stream: str, events: int, options: dict[str, str]) -> int:
-        """Let it read or write; returns the number of events."""
-        assert self._program.stdin is not None
-        self._program.stdin.write(json.dumps([what, stream, events, options]) + "\n")
-        self._program.stdin.flush()
-        if (answer := self._answer()) != "done":
-            raise RuntimeError(f"{what}: {answer}")
-        return events
-
-    def cpu_seconds(self) -> float:
-        """User and system time so far, with the JVM, Spark's Python workers and the catalog's process."""
-        return process_tree_cpu_seconds(self._program.pid)
-
-    def close(self) -> None:
-        """Let it end."""
-        self._program.communicate()
-
-    def _answer(self) -> str:
-        assert self._program.stdout is not None
-        return self._program.stdout.readline().strip()
 
 
 def main() -> None:
@@ -82,6 +38,22 @@ def main() -> None:
         append(report, "benchmarks.checkouts", sys.argv[1:])
 
 
+def side_of(checkout: Path, sandbox: Sandbox, rows: Path, events: int, *, python: Path = PYTHON) -> Side:
+    """Start the program of a checkout.
+
+    Args:
+        checkout: its folder.
+        sandbox: the servers.
+        rows: a Parquet file of the different rows that it may have to write.
+        events: how many it writes then.
+        python: which of the checkout's Pythons.
+    """
+    addresses = (sandbox.controller_uri, sandbox.schema_registry_uri or "")
+    # -P: what the program imports comes from its own checkout, not from the folder of this file.
+    command = [str(checkout / python), "-P", str(_SIDE), *addresses, str(rows), str(events), str(THREADS)]
+    return Side(command, checkout)
+
+
 def _report(sandbox: Sandbox, arguments: argparse.Namespace) -> str:
     size, events = arguments.events_size, arguments.events
     tables = make_two_tables(sandbox, SCOPE, size, events)
@@ -89,7 +61,7 @@ def _report(sandbox: Sandbox, arguments: argparse.Namespace) -> str:
         file = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pravega-bench-"))) / "rows.parquet"
         pq.write_table(pa.Table.from_batches([tables.rows]), file)
         sides = {
-            name: stack.enter_context(closing(Side(checkout.resolve(), python, sandbox, file, events)))
+            name: stack.enter_context(closing(side_of(checkout.resolve(), sandbox, file, events, python=python)))
             for name, checkout, python in (
                 (BEFORE, arguments.before, arguments.python),
                 (HERE, Path(__file__).parents[1], PYTHON),

@@ -1,28 +1,39 @@
-"""A table whose rows are in the lake beside one whose rows are in the stream, and Spark's own scan of the lake's files,
-by turns: `python -m benchmarks.lake --help`."""
+"""A table most of whose rows are in the lake beside one whose rows are in the stream, Spark's own scan of the lake's
+files, and the tiering itself: `python -m benchmarks.lake --help`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import tempfile
-from collections.abc import Callable
-from contextlib import nullcontext
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.catalog import session
-from benchmarks.harness import Measured, case_in, measure, tell
+from benchmarks.harness import Case, Measured, case_in, driver_pid, measure, process_tree, tell
 from benchmarks.results import append, describe_machine
+from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.sandbox import Sandbox
+from pyspark_pravega.settings import Settings
 
 WARM_UPS = 3
 NAMESPACE = "pravega.bench"
-COLUMNS = 10
-COMMITS = 10
+STREAM, TIERED = f"{NAMESPACE}.stream", f"{NAMESPACE}.tiered"
+SEGMENTS = 4
+COMMITS = 20
+_IN_LAKE = 9
+"""Tenths of the rows."""
 _COLUMNS = ("id * {0}", "concat('text ', (id + {0}) % 1000)", "id * 0.25D + {0}", "CAST((id + {0}) % 100 AS INT)")
+_EVENTS, _EVENT_BYTES = 5_000, 100
+"""What the writer beside a tiering writes at once."""
 _CASES = {
     "two columns, a tenth of the time": lambda rows, tenth: _sum(rows.where(tenth)),
     "two columns": lambda rows, _: _sum(rows),
@@ -37,6 +48,7 @@ def main() -> None:
     """Run the benchmark as the command line says."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.lake", description=__doc__)
     parser.add_argument("--events", type=int, default=2_000_000, help="how many rows each table has")
+    parser.add_argument("--columns", type=int, default=20, help="how many columns, three at least")
     parser.add_argument("--runs", type=int, default=5, help="how often everything is measured")
     parser.add_argument("--heap", default="10g", help="the server's heap; it holds all that is written")
     parser.add_argument(
@@ -47,7 +59,7 @@ def main() -> None:
         spark = session(sandbox.controller_uri, sandbox.schema_registry_uri)
         spark.conf.set("spark.sql.catalog.pravega.lake.warehouse", folder)
         try:
-            report = _report(spark, arguments.events, arguments.runs, Path(folder))
+            report = _Benchmark(spark, sandbox, arguments.events, arguments.columns, arguments.runs, folder).report()
         finally:
             spark.stop()
     print(f"\n{describe_machine()}\n\n{report}")
@@ -55,49 +67,153 @@ def main() -> None:
         append(report, "benchmarks.lake", sys.argv[1:])
 
 
-def _report(spark: SparkSession, events: int, runs: int, folder: Path) -> str:
-    spark.sql(f"CREATE NAMESPACE {NAMESPACE}")
-    columns = [f"{_COLUMNS[at % len(_COLUMNS)].format(at)} AS c{at}" for at in range(2, COLUMNS)]
-    stream, tiered = f"{NAMESPACE}.stream", f"{NAMESPACE}.tiered"
-    for table, properties in ((stream, ""), (tiered, ", 'lake' = 'iceberg', 'lake-keep-in-stream' = '0 ms'")):
-        rows = spark.range(0).selectExpr("id", "timestamp_seconds(id) AS at", *columns)
-        names = ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in rows.schema)
-        spark.sql(f"CREATE TABLE {table} ({names}) TBLPROPERTIES ('segments' = '4'{properties})")
-        for commit in range(COMMITS):
-            first, last = events * commit // COMMITS, events * (commit + 1) // COMMITS
-            spark.range(first, last, 1, 2).selectExpr("id", "timestamp_seconds(id) AS at", *columns).writeTo(
-                table
-            ).append()
-    spark.sql("CALL pravega.system.tier(table => 'bench.tiered')").show()
-    files = [str(path) for path in folder.glob("bench/tiered/data/*.parquet")]
-    tenth = f"at >= timestamp_seconds({events * 6 // 10}) AND at < timestamp_seconds({events * 7 // 10})"
-    cases = []
-    for query, run in _CASES.items():
-        for where, source in (
-            ("stream", partial(spark.table, stream)),
-            ("lake", partial(spark.table, tiered)),
-            ("Spark's Parquet scan", partial(spark.read.parquet, *files)),
-        ):
-            cases.append(case_in(spark, f"{query}: {where}", _run(run, source, tenth)))
-    for case in cases * WARM_UPS:
-        case.run("", events)
-    measured = measure(cases, runs=runs, events=events, stage=lambda: nullcontext(""), tell=tell)
-    return _table(measured, events)
+@dataclass
+class _Benchmark:
+    """Tables of the same rows, and what is measured of them."""
+
+    spark: SparkSession
+    sandbox: Sandbox
+    events: int
+    columns: int
+    runs: int
+    folder: str
+    lines: list[str] = field(default_factory=list)
+
+    def report(self) -> str:
+        """Measure; gives what came out, in Markdown."""
+        self.spark.sql(f"CREATE NAMESPACE {NAMESPACE}")
+        names = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in self._rows(0, 0).schema)
+        for table, more in ((STREAM, ""), (TIERED, ", 'lake' = 'iceberg', 'lake-keep-in-stream' = '0 ms'")):
+            self.spark.sql(f"CREATE TABLE {table} ({names}) TBLPROPERTIES ('segments' = '{SEGMENTS}'{more})")
+        in_lake = COMMITS * _IN_LAKE // 10
+        for commit in range(in_lake):
+            self._append(STREAM, commit)
+        for commit in range(in_lake // 2):
+            self._append(TIERED, commit)
+        self._tier(beside=False)
+        for commit in range(in_lake // 2, in_lake):
+            self._append(TIERED, commit)
+        self._tier(beside=True)
+        tiered = partial(self.spark.table, TIERED)
+        files = [str(path) for path in Path(self.folder).glob("bench/tiered/data/*.parquet")]
+        size = sum(Path(path).stat().st_size for path in files)
+        self.lines.append(f"{len(files)} files of {size / 1e6:,.0f} MB in all.")
+        self._table(
+            "files",
+            self.events * _IN_LAKE // 10,
+            self._cases(lake=tiered, Parquet_scan_by_Spark=lambda: self.spark.read.parquet(*files)),
+        )
+        for table in (STREAM, TIERED):
+            for commit in range(in_lake, COMMITS):
+                self._append(table, commit)
+        self._table("rows", self.events, self._cases(lake_and_stream=tiered, stream=lambda: self.spark.table(STREAM)))
+        return "\n".join(self.lines)
+
+    def _rows(self, first: int, last: int) -> DataFrame:
+        more = [f"{_COLUMNS[at % len(_COLUMNS)].format(at)} AS c{at}" for at in range(2, self.columns)]
+        return self.spark.range(first, last, 1, 2).selectExpr("id", "timestamp_seconds(id) AS at", *more)
+
+    def _append(self, table: str, commit: int) -> None:
+        first, last = self.events * commit // COMMITS, self.events * (commit + 1) // COMMITS
+        self._rows(first, last).writeTo(table).append()
+        tell(f"{table}: rows up to {last:,}")
+
+    def _tier(self, *, beside: bool) -> None:
+        """Let the lake have what is in the stream, alone or beside a writer to another stream."""
+        written: list[int] = []
+        alone = 0.0
+        if beside:
+            with _writing(self.sandbox, written):
+                begin = time.perf_counter()
+                time.sleep(10)
+                alone = len(written) / (time.perf_counter() - begin)
+            written.clear()
+        highest = max(_highest_kib(pid) for pid in process_tree(driver_pid(self.spark))[1:])
+        with _writing(self.sandbox, written) if beside else nullcontext():
+            begin = time.perf_counter()
+            rows = self.spark.sql("CALL pravega.system.tier(table => 'bench.tiered')").collect()[0]["rows"]
+            seconds = time.perf_counter() - begin
+            rate = len(written) / seconds
+        after = max(_highest_kib(pid) for pid in process_tree(driver_pid(self.spark))[1:])
+        words = f"Tiered: {rows:,} rows in {seconds:.1f} s, {rows / seconds / 1e6:.2f} M rows/s"
+        if beside:
+            share = f"{rate / alone:.2f} times what it wrote alone"
+            words += f", beside a writer that wrote {rate * _EVENTS / 1e3:,.0f},000 events/s, {share}"
+        self.lines.append(
+            f"{words}. The largest Python process has had {after >> 10:,} MiB ({highest >> 10:,} before)."
+        )
+        tell(self.lines[-1])
+
+    def _cases(self, **sides: Callable[[], DataFrame]) -> list[Case]:
+        """Each query over one side's rows, then over the other's."""
+        first, last = self.events * 6 // 10, self.events * 7 // 10
+        tenth = f"at >= timestamp_seconds({first}) AND at < timestamp_seconds({last})"
+        return [
+            case_in(self.spark, f"{name}: {side.replace('_', ' ')}", partial(_run, query, rows, tenth))
+            for name, query in _CASES.items()
+            for side, rows in sides.items()
+        ]
+
+    def _table(self, of: str, rows: int, cases: list[Case]) -> None:
+        """Measure cases, of which each second one is beside the one before."""
+        for case in cases * WARM_UPS:
+            case.run("", rows)
+        measured = measure(cases, runs=self.runs, events=rows, stage=lambda: nullcontext(""), tell=tell)
+        self.lines += ["", f"| {rows:,} {of}, {self.columns} columns | s | CPU, s | beside | s | CPU, s | times |"]
+        self.lines.append("|---|--:|--:|---|--:|--:|--:|")
+        for ours, other in zip(measured[::2], measured[1::2], strict=True):
+            cells = [ours.case.name, *_figures(ours, rows), other.case.name.rpartition(": ")[2], *_figures(other, rows)]
+            ratio = other.events_per_second(rows) / ours.events_per_second(rows)
+            self.lines.append(f"| {' | '.join(cells)} | {1 / ratio:.2f} |")
 
 
-def _run(run: Callable[[DataFrame, str], object], source: Callable[[], DataFrame], tenth: str) -> Callable[[], None]:
-    def query() -> None:
-        run(source(), tenth)
-
-    return query
+def _run(query: Callable[[DataFrame, str], object], rows: Callable[[], DataFrame], tenth: str) -> None:
+    query(rows(), tenth)
 
 
-def _table(measured: list[Measured], events: int) -> str:
-    lines = [f"| {events:,} rows, {COLUMNS} columns | 1,000 rows/s | CPU us/row |", "|---|--:|--:|"]
-    for entry in measured:
-        rate, cpu = entry.events_per_second(events) / 1000, entry.cpu_microseconds_per_event(events)
-        lines.append(f"| {entry.case.name} | {rate:,.0f} | {cpu:.2f} |")
-    return "\n".join(lines)
+def _figures(one: Measured, rows: int) -> tuple[str, str]:
+    cpu = one.cpu_microseconds_per_event(rows) * rows / 1e6
+    return f"{rows / one.events_per_second(rows):.2f}", f"{cpu:.2f}"
+
+
+@contextmanager
+def _writing(sandbox: Sandbox, written: list[int]) -> Iterator[None]:
+    """Write to a stream of its own all the time, as fast as it goes.
+
+    Args:
+        sandbox: where.
+        written: gets an entry for each `_EVENTS` events that are acknowledged.
+    """
+    ended = threading.Event()
+    events = pa.array([bytes(_EVENT_BYTES)] * _EVENTS, pa.binary())
+    keys = pa.array([str(number % 1000) for number in range(_EVENTS)])
+
+    def write() -> None:
+        with Client(Settings.resolve(environ=sandbox.environment())) as client:
+            stream = Stream("bench", f"beside-{time.time_ns()}")
+            client.controller.create_stream(stream, StreamConfiguration(scaling=ScalingPolicy(min_segments=SEGMENTS)))
+            with client.writer(stream) as writer:
+                while not ended.is_set():
+                    writer.write_batch(events, keys)
+                    writer.flush()
+                    written.append(_EVENTS)
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _highest_kib(pid: int) -> int:
+    """The most memory that a process has had."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    return next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")), 0)
 
 
 def _sum(rows: DataFrame) -> None:

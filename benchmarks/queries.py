@@ -1,126 +1,111 @@
-"""TPC-H's queries beside the same ones on Parquet: `python -m benchmarks.queries --help`.
+"""TPC-H's or TPC-DS's queries beside the same ones on Parquet: `python -m benchmarks.queries --help`.
 
-Each query runs over streams of Avro, of JSON, over tables with keys, and over Parquet, by turns in one session, and has
-to give the same rows everywhere. The table tells how the times compare, and where Spark has planned something else: how
-often it scans a table, takes an exchange again that is there already, and broadcasts one side of a join.
+Each query runs over streams of Avro, of JSON, over tables with keys, over tables whose rows are all in the lake, and
+over Parquet, by turns in one session, and has to give Parquet's rows everywhere. Where a query leaves open which rows
+come first, any answer to it is taken, and no other (`benchmarks.answers`). The table tells how the times compare, and
+where Spark has planned something else: how often it scans a table, takes an exchange again that is there already, and
+broadcasts one side of a join. All 103 of TPC-DS, once over some tables of each kind and once over the lake:
+
+python -m benchmarks.queries --suite tpcds --scale 0.03 --kinds mixed,lake --runs 1
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import statistics
 import sys
 import tempfile
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pyspark.errors import ArithmeticException
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks import tpch
+from benchmarks import tpcds, tpch
+from benchmarks.answers import Expected
 from benchmarks.results import append
+from benchmarks.shapes import Shape, shape
 from benchmarks.statements import session
+from benchmarks.suites import Suite
 from pyspark_pravega.sandbox import Sandbox
 
+SUITES: dict[str, Suite] = {"tpch": tpch.SUITE, "tpcds": tpcds.SUITE}
 PARQUET = "parquet"
 KINDS = ("avro", "json", "keyed")
 """Streams of a format, and tables with keys."""
 MIXED = "mixed"
 """Some of each."""
+LAKE = "lake"
+"""Tables whose rows are all in the lake."""
 _SMALL_ROWS = 10_000
 """Tables with fewer rows have one segment."""
+_HEAP = "4g"
+"""The server's, which has all streams in memory."""
+_ANSI = "spark.sql.ansi.enabled"
 
 
-@dataclass(frozen=True)
-class Shape:
-    """What a query's plan has."""
-
-    scans: int
-    exchanges: int
-    reused: int
-    """Exchanges that are taken again."""
-    broadcasts: int
-    """Joins of which one side is broadcast."""
-
-    def __str__(self) -> str:
-        return "/".join(str(number) for number in astuple(self))
-
-
-def shape(frame: DataFrame) -> Shape:
-    """How Spark has run a query.
-
-    Args:
-        frame: it has been run.
-    """
-    counts: Counter[str] = Counter()
-    _count(frame._jdf.queryExecution().executedPlan(), counts)
-    return Shape(
-        scans=counts["BatchScanExec"] + counts["FileSourceScanExec"],
-        exchanges=counts["ShuffleExchangeExec"] + counts["BroadcastExchangeExec"],
-        reused=counts["ReusedExchangeExec"],
-        broadcasts=counts["BroadcastHashJoinExec"] + counts["BroadcastNestedLoopJoinExec"],
-    )
-
-
-def _count(node: Any, counts: Counter[str]) -> None:
-    """Count the operators of a plan by their classes; what is taken again once."""
-    kind = str(node.getClass().getSimpleName())
-    counts[kind] += 1
-    if kind.startswith("Reused"):
-        return
-    below = [node.subqueries(), node.children()]
-    inner = [of_list.apply(at) for of_list in below for at in range(of_list.size())]
-    if kind == "AdaptiveSparkPlanExec":
-        inner = [node.executedPlan()]
-    elif kind.endswith("QueryStageExec"):
-        inner = [node.plan()]
-    for one in inner:
-        _count(one, counts)
-
-
-def properties(kind: str, table: str) -> str:
+def properties(suite: str, kind: str, table: str) -> str:
     """The properties of a table.
 
     Args:
-        kind: of `KINDS`, or `MIXED`.
-        table: its name in TPC-H.
+        suite: of `SUITES`.
+        kind: of `KINDS`, `MIXED`, or `LAKE`.
+        table: its name in the suite.
     """
+    keys = SUITES[suite].keys
+    if kind == LAKE:
+        return "'lake' = 'iceberg', 'lake-keep-in-stream' = '0 ms'"
     if kind == MIXED:
-        kind = KINDS[list(tpch.TABLES).index(table) % len(KINDS)]
-    return f"'primary-key' = '{tpch.KEYS[table]}'" if kind == "keyed" else f"'format' = '{kind}'"
+        kind = KINDS[list(keys).index(table) % len(KINDS)]
+    return f"'primary-key' = '{keys[table]}'" if kind == "keyed" else f"'format' = '{kind}'"
 
 
-def load(spark: SparkSession, folder: Path, kinds: Iterable[str], *, scale: float) -> dict[str, str]:
-    """Make the tables of TPC-H.
+def load(
+    spark: SparkSession, folder: Path, suite: str, kinds: Iterable[str], *, scale: float, queries: Iterable[str]
+) -> dict[str, str]:
+    """Make the tables of a suite that queries name.
 
     Args:
-        spark: the session, whose catalog is `pravega`.
+        spark: the session, whose catalog is `pravega`; it has a lake where one of the kinds is `LAKE`.
         folder: where the rows lie meanwhile; it is there.
-        kinds: of `KINDS` or `MIXED`, beside Parquet.
+        suite: of `SUITES`.
+        kinds: of `KINDS`, `MIXED` or `LAKE`, beside Parquet.
         scale: how many rows; 1 is a gigabyte.
+        queries: the queries' texts.
 
     Returns:
         The namespace of each kind, and of Parquet.
     """
-    tpch.generate(folder, scale)
-    names = {PARQUET: "spark_catalog.tpch"} | {kind: f"pravega.tpch_{kind}" for kind in kinds}
+    keys = SUITES[suite].keys
+    words = {word.lower() for text in queries for word in re.findall(r"\w+", text)}
+    tables = SUITES[suite].generate(folder, scale, [table for table in keys if table in words])
+    names = {PARQUET: f"spark_catalog.{suite}"} | {kind: f"pravega.{suite}_{kind}" for kind in kinds}
     for kind, name in names.items():
         spark.sql(f"CREATE NAMESPACE {name}" + (f" LOCATION '{folder}/parquet'" if kind == PARQUET else ""))
-    for table, columns in tpch.TABLES.items():
-        path = str(folder / f"{table}.tbl")
-        rows = spark.read.csv(path, schema=f"{columns}, behind STRING", sep="|", dateFormat="yyyy-MM-dd").drop("behind")
-        # On a small scale the generator gives parts a supplier twice.
-        rows = rows.dropDuplicates(tpch.KEYS[table].split(", ")).coalesce(2)
-        rows.write.format("parquet").saveAsTable(f"{names[PARQUET]}.{table}")
+    for table, columns in tables.items():
+        path = folder / f"{table}.tbl"
+        # CSV has no texts of a certain length; INSERT makes them so.
+        schema = re.sub(r"(VAR)?CHAR\(\d+\)", "STRING", columns)
+        rows = spark.read.csv(str(path), schema=f"{schema}, behind STRING", sep="|", quote="", dateFormat="yyyy-MM-dd")
+        # On a small scale TPC-H's generator gives parts a supplier twice.
+        rows = rows.drop("behind").dropDuplicates(keys[table].split(", ")).coalesce(2)
+        spark.sql(f"CREATE TABLE {names[PARQUET]}.{table} ({columns}) USING parquet")
+        rows.write.insertInto(f"{names[PARQUET]}.{table}")
+        path.unlink()
         rows = spark.table(f"{names[PARQUET]}.{table}")
         segments = 1 if rows.count() < _SMALL_ROWS else 4
         for kind in kinds:
-            given = f"{properties(kind, table)}, 'segments' = '{segments}'"
+            given = f"{properties(suite, kind, table)}, 'segments' = '{segments}'"
             spark.sql(f"CREATE TABLE {names[kind]}.{table} ({columns}) TBLPROPERTIES ({given})")
             rows.writeTo(f"{names[kind]}.{table}").append()
+            if kind == LAKE:
+                spark.sql(f"CALL pravega.system.tier(table => '{suite}_{kind}.{table}')")
     return names
 
 
@@ -148,8 +133,10 @@ class Beside:
 
     seconds: list[float]
     shape: Shape
+    rows: int
+    """How many it has given."""
     same: bool
-    """Whether it gives Parquet's rows."""
+    """Whether they are an answer to the query, as Parquet's are."""
 
 
 def measure(
@@ -167,38 +154,56 @@ def measure(
     Returns:
         For each query and each kind what came out.
     """
-    found: dict[str, dict[str, Beside]] = {}
+    measured: dict[str, dict[str, Beside]] = {}
     for name, query in queries.items():
-        wanted: list[tuple[Any, ...]] | None = None
-        of_query = found[name] = {}
+        expected = _expected(spark, names[PARQUET], query, partial(_tell, tell, name))
+        of_query = measured[name] = {}
         for run in range(runs + 1):
             for kind, namespace in names.items():
+                if not run and kind == PARQUET:
+                    continue
                 rows, frame, seconds = asked(spark, namespace, query)
-                wanted = rows if wanted is None else wanted
-                beside = of_query.setdefault(kind, Beside(seconds=[], shape=shape(frame), same=True))
-                beside.same &= rows == wanted
+                beside = Beside(seconds=[], shape=shape(frame), rows=len(rows), same=True)
+                beside = of_query.setdefault(kind, beside)
+                beside.same &= expected.holds(rows)
                 if run:
                     beside.seconds.append(seconds)
-        tell(f"{name}: " + ", ".join(f"{kind} {_told(beside)}" for kind, beside in of_query.items()))
-    return found
+        spark.conf.unset(_ANSI)
+        tell(f"{name}: " + ", ".join(f"{kind} {_told(of_query[kind])}" for kind in names))
+    return measured
+
+
+def _tell(tell: Callable[[str], None], query: str, line: str) -> None:
+    tell(f"{query}: {line}")
+
+
+def _expected(spark: SparkSession, namespace: str, query: str, tell: Callable[[str], None]) -> Expected:
+    """What a query gives; where it divides by zero, the session is left in the mode in which that is NULL."""
+    try:
+        rows, frame, _ = asked(spark, namespace, query)
+    except ArithmeticException:
+        tell("it divides by zero at this scale, and is asked without ANSI mode")
+        spark.conf.set(_ANSI, "false")
+        rows, frame, _ = asked(spark, namespace, query)
+    return Expected(rows, frame)
 
 
 def _told(beside: Beside) -> str:
     times = f"{statistics.median(beside.seconds):.2f} s" if beside.seconds else ""
-    return f"{times} {beside.shape}{'' if beside.same else ' OTHER ROWS'}".strip()
+    return f"{times} {beside.shape} {beside.rows} rows{'' if beside.same else ' OTHER ROWS'}".strip()
 
 
-def table(found: Mapping[str, Mapping[str, Beside]]) -> str:
+def table(measured: Mapping[str, Mapping[str, Beside]]) -> str:
     """What came out, in Markdown.
 
     Args:
-        found: as `measure` returns.
+        measured: as `measure` returns.
     """
-    kinds = [kind for kind in next(iter(found.values())) if kind != PARQUET]
+    kinds = [kind for kind in next(iter(measured.values())) if kind != PARQUET]
     lines = ["| query | Parquet, s | plan | " + " | ".join(f"{kind}, times | plan" for kind in kinds) + " |"]
     lines.append("|---|--:|---|" + "--:|---|" * len(kinds))
     totals: dict[str, float] = defaultdict(float)
-    for name, of_query in found.items():
+    for name, of_query in measured.items():
         parquet = of_query[PARQUET]
         base = statistics.median(parquet.seconds)
         totals[PARQUET] += base
@@ -215,44 +220,61 @@ def table(found: Mapping[str, Mapping[str, Beside]]) -> str:
     return "\n".join(lines)
 
 
-def run(scale: float, runs: int, kinds: Sequence[str], wanted: Sequence[str], tell: Callable[[str], None]) -> str:
+def run(
+    suite: str, scale: float, runs: int, kinds: Sequence[str], wanted: Sequence[str], tell: Callable[[str], None]
+) -> str:
     """All of it.
 
     Args:
+        suite: of `SUITES`.
         scale: how many rows; 1 is a gigabyte.
         runs: how often each query is measured.
-        kinds: of `KINDS`.
+        kinds: of `KINDS`, `MIXED` or `LAKE`.
         wanted: the queries' names.
         tell: is told how far it is.
 
     Returns:
         A table in Markdown, with what it says in words.
     """
-    texts = {name: text for name, text in tpch.queries(scale).items() if not wanted or name in wanted}
-    with Sandbox() as sandbox, tempfile.TemporaryDirectory() as name:
+    texts = {name: text for name, text in SUITES[suite].queries(scale).items() if not wanted or name in wanted}
+    with Sandbox(heap=_HEAP) as sandbox, tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         spark = session(sandbox, folder)
-        names = load(spark, folder, kinds, scale=scale)
+        spark.conf.set("spark.sql.catalog.pravega.lake.warehouse", str(folder / "lake"))
+        names = load(spark, folder, suite, kinds, scale=scale, queries=texts.values())
         tell("the tables are there")
-        found = measure(spark, names, texts, runs, tell)
+        measured = measure(spark, names, texts, runs, tell)
         spark.stop()
-    others = [name for name, of_query in found.items() if not all(beside.same for beside in of_query.values())]
-    equal = "All give Parquet's rows." if not others else f"OTHER ROWS THAN PARQUET'S: {', '.join(others)}."
-    words = f"TPC-H, scale {scale}, median of {runs} runs. {equal} plan: scans/exchanges/reused/broadcasts."
-    return f"{words}\n\n{table(found)}"
+    others = [name for name, of_query in measured.items() if not all(beside.same for beside in of_query.values())]
+    empty = [name for name, of_query in measured.items() if not of_query[PARQUET].rows]
+    equal = "All give Parquet's rows" if not others else f"OTHER ROWS THAN PARQUET'S: {', '.join(others)}"
+    none = f"; none at all {', '.join(empty)} ({len(empty)} of {len(measured)})" if empty else ""
+    words = f"{SUITES[suite].title}, scale {scale}, median of {runs} runs. {equal}{none}."
+    return f"{words} plan: scans/exchanges/reused/broadcasts.\n\n{table(measured)}"
 
 
 def main() -> None:
     """Parse the command line, measure, print; `--record` keeps the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.queries", description=__doc__)
-    parser.add_argument("queries", nargs="*", help="q1 to q22; all where none is named")
+    parser.add_argument("queries", nargs="*", help="as q1 or q14a; all where none is named")
+    parser.add_argument("--suite", choices=SUITES, default="tpch", help="whose queries (tpch)")
     parser.add_argument("--scale", type=float, default=0.02, help="how many rows; 1 is a gigabyte (0.02)")
     parser.add_argument("--runs", type=int, default=3, help="how often each query is measured (3)")
-    parser.add_argument("--kinds", default=",".join(KINDS), help=f"of {', '.join([*KINDS, MIXED])}")
+    parser.add_argument("--kinds", default=",".join(KINDS), help=f"of {', '.join([*KINDS, MIXED, LAKE])}")
     parser.add_argument("--record", action="store_true", help="keep the results, and show them in RESULTS.md")
     given = parser.parse_args()
     kinds = [kind for kind in given.kinds.split(",") if kind]
-    report = run(given.scale, given.runs, kinds, given.queries, lambda line: print(line, file=sys.stderr, flush=True))
+    if unknown := sorted(set(kinds) - {*KINDS, MIXED, LAKE}):
+        parser.error(f"--kinds has {', '.join(unknown)}; there are {', '.join([*KINDS, MIXED, LAKE])}")
+    if given.runs < 1:
+        parser.error("--runs is at least 1")
+    if unknown := sorted(set(given.queries) - set(SUITES[given.suite].queries(given.scale))):
+        parser.error(f"{SUITES[given.suite].title} has no {', '.join(unknown)}")
+
+    def tell(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+    report = run(given.suite, given.scale, given.runs, kinds, given.queries, tell)
     print(report)
     if given.record:
         append(report, "benchmarks.queries", [argument for argument in sys.argv[1:] if argument != "--record"])

@@ -6,17 +6,13 @@ column lists of derived tables stand inside them.
 
 from __future__ import annotations
 
-import subprocess
+from collections.abc import Collection
 from pathlib import Path
 
-import pyspark
+from benchmarks.suites import Suite, bundle, run_generator
 
-from pyspark_pravega.sandbox import Bundle, fetch, places
-
-_JARS = Path(__file__).parents[1] / "tests" / "jars"
-GENERATOR = Bundle("tpch", _JARS / "tpch.xml", _JARS / "tpch.sha256")
+GENERATOR = bundle("tpch")
 """Trino's generator, which writes the rows that TPC's own program writes."""
-_PROGRAM = Path(__file__).parent / "java" / "TpchTables.java"
 
 TABLES = {
     "region": "r_regionkey BIGINT, r_name STRING, r_comment STRING",
@@ -49,16 +45,19 @@ KEYS = {
 """Each table's primary key."""
 
 
-def generate(folder: Path, scale: float) -> None:
-    """Write the tables' rows, each table's as a file of lines whose fields end with a bar: `orders.tbl`.
+def generate(folder: Path, scale: float, tables: Collection[str]) -> dict[str, str]:
+    """Write tables' rows, as `Suite.generate` says.
 
     Args:
         folder: where to; it is there.
         scale: 1 is a gigabyte.
+        tables: which.
+
+    Returns:
+        Each table's columns, as SQL declares them.
     """
-    jars = [*fetch(GENERATOR).glob("*.jar"), *(Path(pyspark.__file__).parent / "jars").glob("guava-*.jar")]
-    command = [str(places.java()), "-cp", ":".join(map(str, jars)), str(_PROGRAM), str(folder), str(scale)]
-    subprocess.run(command, check=True, timeout=600)
+    run_generator(GENERATOR, "TpchTables.java", folder, scale, tables)
+    return {table: TABLES[table] for table in tables}
 
 
 QUERIES = {
@@ -287,3 +286,6 @@ def queries(scale: float) -> dict[str, str]:
         Each query by its name, `q1` to `q22`.
     """
     return {name: text.replace("{fraction}", f"{0.0001 / scale:.10f}") for name, text in QUERIES.items()}
+
+
+SUITE = Suite(title="TPC-H", keys=KEYS, queries=queries, generate=generate)

@@ -23,9 +23,9 @@ _PULSE = _HERE / "KafkaPulse.java"
 class Broker:
     """A broker that runs; it keeps its data in files, as the page cache has them."""
 
-    def __init__(self, address: str, jars: Path) -> None:
-        self.address = address
-        """`host:port`, for `kafka.bootstrap.servers`."""
+    def __init__(self, address: str, jars: Path, pid: int) -> None:
+        self.address, self.pid = address, pid
+        """`host:port`, for `kafka.bootstrap.servers`, and the process."""
         self._jars = jars
 
     def create(self, topic: str, partitions: int) -> None:
@@ -87,7 +87,7 @@ def broker(folder: Path) -> Iterator[Broker]:
         subprocess.run([*command, "kafka.tools.StorageTool", *arguments], check=True, stdout=out, stderr=out)
         process = subprocess.Popen([*command, "kafka.Kafka", str(properties)], stdout=out, stderr=out)
     try:
-        started = Broker(f"127.0.0.1:{port}", jars)
+        started = Broker(f"127.0.0.1:{port}", jars, process.pid)
         # It asks until the broker answers, for a minute.
         started.create("ready", 1)
         yield started

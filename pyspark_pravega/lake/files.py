@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -16,6 +17,7 @@ from pyarrow import ArrowException
 
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.lake.columns import VERSION
+from pyspark_pravega.lake.encodings import columns_with_dictionaries
 from pyspark_pravega.lake.stores import Store
 
 if TYPE_CHECKING:
@@ -102,7 +104,7 @@ class FileWriter:
     """Writes batches of one schema to files of about one size.
 
     Batches come by lanes. Each lane has row groups of its own, as far as it has rows enough for them, and its rows
-    stay in their order.
+    stay in their order. A row group is written while the rows of the next one come, by a thread.
     """
 
     def __init__(self, store: Store, folder: str, name: str, schema: pa.Schema, size: int, group_size: int) -> None:
@@ -123,6 +125,8 @@ class FileWriter:
         """Of what is held, by lane."""
         self._writer: pq.ParquetWriter | None = None
         self._sink: pa.NativeFile | None = None
+        self._thread = ThreadPoolExecutor(1, "lake-writer")
+        self._writing: Future[None] | None = None
         self.paths: list[str] = []
         """The files, in their order."""
         self.rows = 0
@@ -162,10 +166,12 @@ class FileWriter:
     def close(self) -> None:
         """Write what is left. What comes behind that is in another file."""
         self.settle()
+        self._await_group()
         self._end_file()
 
     def discard(self) -> None:
         """Remove the files, as far as they can be."""
+        self._thread.shutdown()
         for close in (self._writer and self._writer.close, self._sink and self._sink.close):
             # One that isn't closed would come when it is collected.
             with suppress(OSError, ArrowException):
@@ -190,6 +196,8 @@ class FileWriter:
             del self._bytes[lane]
         if not batches:
             return
+        rows = pa.Table.from_batches(batches, self._schema)
+        self._await_group()
         if self._writer is None:
             # Who has no lake doesn't wait for it to be loaded.
             import pyarrow.parquet as pq
@@ -197,13 +205,28 @@ class FileWriter:
             path = f"{self._folder}/{self._name}-{len(self.paths):05d}.parquet"
             self._sink = self._store.sink(path)
             self.paths.append(path)
-            # Without Arrow's own schema: it would tell readers of types that Iceberg doesn't know.
-            self._writer = pq.ParquetWriter(self._sink, self._schema, compression="zstd", store_schema=False)
-        assert self._sink is not None
-        rows = pa.Table.from_batches(batches, self._schema)
-        with self._store.asking(self.paths[-1]):
-            self._writer.write_table(rows, row_group_size=_GROUP_ROWS)
+            self._writer = pq.ParquetWriter(
+                self._sink,
+                self._schema,
+                compression="zstd",
+                use_dictionary=columns_with_dictionaries(rows),
+                # Without Arrow's own schema: it would tell readers of types that Iceberg doesn't know.
+                store_schema=False,
+            )
         self.rows += rows.num_rows
+        self._writing = self._thread.submit(self._write_rows, self._writer, rows, self.paths[-1])
+
+    def _write_rows(self, writer: pq.ParquetWriter, rows: pa.Table, path: str) -> None:
+        with self._store.asking(path):
+            writer.write_table(rows, row_group_size=_GROUP_ROWS)
+
+    def _await_group(self) -> None:
+        """Wait until the last row group is written; a file that is large enough ends with it."""
+        writing, self._writing = self._writing, None
+        if writing is None:
+            return
+        writing.result()
+        assert self._sink is not None
         if self._sink.tell() >= self.size:
             self._end_file()
 

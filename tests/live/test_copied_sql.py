@@ -27,7 +27,6 @@ pytestmark = [
 IS_SQL = "one.querySelector('summary').textContent === 'SQL'"
 CODES = f"[...document.querySelectorAll('.sql')].filter((one) => {IS_SQL} && one.checkVisibility())"
 STATEMENTS = f"{CODES}.map((one) => one.querySelector('code').textContent)"
-ALL_HAVE_SOME = f"return {STATEMENTS}.every(Boolean)"
 WRITE = """const one = document.querySelector(arguments[0]);
 one.value = arguments[1]; one.dispatchEvent(new Event(one.tagName === 'SELECT' ? 'change' : 'input'));"""
 FILTERS = [
@@ -71,7 +70,9 @@ def test_sql_of_each_view_runs(spark: SparkSession, settings: Settings, namespac
     seen: dict[str, str] = {}
 
     def take(window: Browser, view: str) -> None:
-        for text in window.run(f"return {STATEMENTS}"):
+        # A panel may come behind those that were waited for, and is empty at first.
+        shown = window.wait("SQL of each panel", f"const all = {STATEMENTS}; return all.every(Boolean) && {{all}}")
+        for text in shown["all"]:
             seen.setdefault(text, view)
 
     with (
@@ -87,13 +88,11 @@ def test_sql_of_each_view_runs(spark: SparkSession, settings: Settings, namespac
         }.items():
             window.run("location.hash = arguments[0]", f"#/{view}")
             window.wait(view, "return document.querySelector(arguments[0])", f"main {selector}")
-            window.wait("SQL of each panel", ALL_HAVE_SOME)
             take(window, view)
         for table in ("orders", "my.table"):
             window.run("location.hash = arguments[0]", f"#/stream/{scope}/{table}")
             window.wait(table, "return document.querySelector('h1').textContent.endsWith(arguments[0])", table)
             window.wait("commits", "return document.querySelectorAll('main .versions tbody tr').length === 2")
-            window.wait("SQL of each panel", ALL_HAVE_SOME)
             window.click("[aria-label='What version 2 changed']")
             window.wait("what changed", "return document.querySelectorAll('.changed tbody tr').length > 0")
             take(window, table)

@@ -32,6 +32,7 @@ _EVENT_BYTES = 40_000
 _BATCH = 8
 _FIRST_RECORD = 512
 _PADDING = -0x100
+_LEDGER_KEY = -0x1000
 
 
 class Filling:
@@ -82,6 +83,11 @@ def records(journal: bytes) -> list[tuple[int, int]]:
             ends.append((at, at + 4 + size))
             at += 4 + size
     return ends
+
+
+def is_key(journal: bytes, record: int) -> bool:
+    """Whether a record tells the key of a ledger: its place for the entry's number says so."""
+    return struct.unpack_from(">q", journal, record + 12) == (_LEDGER_KEY,)
 
 
 def limit_the_journal(pid: int, folder: Path) -> bool:
@@ -137,7 +143,12 @@ def check_other_places(journal: bytes, folder: Path) -> None:
         files[name] = journal[:at] + bytes(chance.choice([0, 1, 4 << 20]))
         # What is missing may be zeros, as what follows is.
         whole = not journal[at:end].rstrip(b"\0") and len(files[name]) >= end
-        wanted[name] = journal[: end if whole else begin]
+        # No sum tells whether a ledger's key is whole.
+        wanted[name] = journal[: end if whole and not (is_key(journal, begin) and not journal[end - 1]) else begin]
+    begin, end = next(record for record in there if is_key(journal, record[0]))
+    for at in range(begin + 1, end):
+        files[name := f"a{at - begin:x}"] = journal[:at] + bytes(100)
+        wanted[name] = journal[:begin]
     for name, content in files.items():
         (current / f"{name}.txn").write_bytes(content)
     run = subprocess.run(

@@ -8,7 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from benchmarks import tpch
-from benchmarks.queries import MIXED, PARQUET, asked, load, shape
+from benchmarks.queries import MIXED, PARQUET, asked, load
+from benchmarks.shapes import shape
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn(8)]
 
@@ -25,9 +26,10 @@ def session(spark: SparkSession) -> SparkSession:
 
 @pytest.fixture(scope="module")
 def names(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
-    made = load(session, tmp_path_factory.mktemp("tpch"), [MIXED], scale=SCALE)
-    yield made
-    for name in made.values():
+    texts = [tpch.queries(SCALE)[query] for query in QUERIES]
+    spaces = load(session, tmp_path_factory.mktemp("tpch"), "tpch", [MIXED], scale=SCALE, queries=texts)
+    yield spaces
+    for name in spaces.values():
         session.sql(f"DROP NAMESPACE {name} CASCADE")
 
 

@@ -49,7 +49,15 @@ class ParquetFile:
     def read_row_group(self, i: int, columns: Sequence[str] | None = None) -> Table: ...
 
 class ParquetWriter:
-    def __init__(self, where: object, schema: Schema, *, compression: str, store_schema: bool = True) -> None: ...
+    def __init__(
+        self,
+        where: object,
+        schema: Schema,
+        *,
+        compression: str,
+        use_dictionary: bool | Sequence[str] = True,
+        store_schema: bool = True,
+    ) -> None: ...
     def write_table(self, table: Table, *, row_group_size: int | None = None) -> None: ...
     def close(self) -> None: ...
 

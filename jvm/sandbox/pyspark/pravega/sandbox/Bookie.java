@@ -31,7 +31,10 @@ public final class Bookie {
   /** In place of a record's size; the size of what shall be passed over follows. */
   private static final int PADDING = -0x100;
 
-  /** In place of an entry's number: a ledger's key, that it is fenced, its explicit LAC, that all is written. */
+  /**
+   * In place of an entry's number: a ledger's key, that it is fenced, its explicit LAC, that all is written. The first
+   * and the third have content, without a sum.
+   */
   private static final Set<Long> NOTES = Set.of(-0x1000L, -0x2000L, -0x4000L, -0x8000L);
 
   /** Ledger, entry, last confirmed entry, length so far; then CRC32C of these and of the content, which follows. */
@@ -146,7 +149,9 @@ public final class Bookie {
     }
     long entry = record.getLong(Long.BYTES);
     if (entry < 0) {
-      return NOTES.contains(entry);
+      // A key that ends with a zero may be whole. It was never acknowledged, as no entry follows.
+      boolean partly = size > 2 * Long.BYTES && record.get(size - 1) == 0 && !follows(journal, at + SIZE + size);
+      return NOTES.contains(entry) && !partly;
     }
     if (size < HEAD + SIZE) {
       return false;
@@ -155,5 +160,15 @@ public final class Bookie {
     sum.update(record.duplicate().limit(HEAD));
     sum.update(record.duplicate().position(HEAD + SIZE));
     return (int) sum.getValue() == record.getInt(HEAD);
+  }
+
+  /** Whether anything but zeros follows. */
+  private static boolean follows(ByteBuffer journal, int at) {
+    for (int place = at; place < journal.limit(); place++) {
+      if (journal.get(place) != 0) {
+        return true;
+      }
+    }
+    return false;
   }
 }
