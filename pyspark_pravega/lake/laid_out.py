@@ -20,7 +20,7 @@ _SPILLED_BYTES = 1 << 30
 """How many bytes of rows wait at most, in memory and in a file of this machine, before files are written of them."""
 _SORTED_BYTES = 128 << 20
 """How many bytes of rows are sorted together at most."""
-_LEAST_BYTES, _SHARES = 4 << 20, 64
+_LEAST_BYTES, _SHARES = 2 << 20, 128
 """Of a table of which only some files are written anew at a time: how many bytes of rows a file has at least, and into
 about how many files it goes, so that few rows lie in each."""
 _SAMPLED = 64
