@@ -232,13 +232,28 @@ def test_random_histories_of_keys_give_what_a_dict_gives(
     dice = random.Random(seed)
     table = Keyed(catalog, scope, tmp_path, dice, **sizes_of(seed, monkeypatch))
     table.insert()
-    steps = ["insert", "change", "change", "beside", "tier", "tier", "dies", "compact", "overwrite", "truncate"]
-    for _ in range(12):
+    steps = [
+        "insert",
+        "few",
+        "few",
+        "change",
+        "beside",
+        "tier",
+        "tier",
+        "tier",
+        "dies",
+        "compact",
+        "overwrite",
+        "truncate",
+    ]
+    for _ in range(14):
         step = dice.choice([*steps, "scale", "add", "drop"])
         if step in ("insert", "change", "compact"):
             getattr(table, step)()
+        elif step == "few":
+            table.insert(3)
         elif step == "beside":
-            table.write_beside()
+            table.write_beside(4)
         elif step == "tier":
             report = table.tier()
             assert report[0] == table.last

@@ -137,13 +137,15 @@ def test_random_histories_of_keys_are_told_behind_the_lake(
     if lags:
         monkeypatch.setattr(releasing, "now_ms", an_hour_behind)
     columns, cuts = 0, 0
-    steps = ["insert", "change", "change", "beside", "tier", "tier", "tier", "dies", "compact", "overwrite", "truncate"]
-    for _ in range(10):
-        step = dice.choice([*steps, "scale", "add", "cut", "clean"])
+    steps = ["insert", "few", "few", "change", "beside", "tier", "tier", "tier", "tier", "dies", "compact", "overwrite"]
+    for _ in range(12):
+        step = dice.choice([*steps, "truncate", "scale", "add", "cut", "clean"])
         if step in ("insert", "change", "compact"):
             getattr(table, step)()
+        elif step == "few":
+            table.insert(3)
         elif step == "beside":
-            table.write_beside()
+            table.write_beside(4)
         elif step == "tier":
             assert table.tier()[0] == table.last
             assert cuts or lags or table.state().base is not None
