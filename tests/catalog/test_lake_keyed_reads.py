@@ -128,7 +128,7 @@ def test_random_histories_of_keys_are_told_behind_the_lake(
     dice, lags = random.Random(100 + seed), seed % 4 == 0
     sizes = sizes_of(seed, monkeypatch)
     table = Truncated(catalog, scope, tmp_path, dice, **{"lake-keep-in-stream": "1 hour"} if lags else {}, **sizes)
-    table.insert()
+    table.insert(KEYS)
 
     def an_hour_behind() -> int:
         (commit,) = table.ledger.commits([max(1, table.state().version - 2)])
