@@ -1,10 +1,11 @@
 """The lake: Iceberg tables of Parquet files. It knows nothing of Pravega.
 
 `configuration` (where the lake is), `stores` (how its files are reached), `columns` (which types go there), `files`
-(Parquet files, written and read), `layout` (partitions and sort orders), `laid_out` (files
-of them), `spill` (rows that wait), `spans` (their rows in the order of their events), and `iceberg` (catalogs,
-snapshots, what files there are) with `specs`. The last two need pyiceberg: `extra` loads them when a table has a lake.
-Workers need pyarrow alone.
+(Parquet files, written and read), `layout` (partitions and sort orders), `laid_out` (files of them), `spill` (rows that
+wait), `encodings` (which columns have dictionaries), `spans` (their rows in the order of their events), and `iceberg`
+(catalogs, snapshots, what files there are) with `changing` (a snapshot that is made), `specs` and `key_files` (which
+may hold some keys). The last four need pyiceberg: `extra` loads them when a table has a lake. Workers need pyarrow
+alone.
 """
 
 from pyspark_pravega.lake.columns import POSITIONS, VERSION, check_lake_columns, lake_schema

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -21,30 +21,26 @@ from pyiceberg.exceptions import CommitFailedException, NoSuchTableError, TableA
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, In
 from pyiceberg.expressions import GreaterThanOrEqual as AtLeast
 from pyiceberg.expressions import LessThanOrEqual as AtMost
-from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable, Table
-from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import (
     BooleanType,
     DoubleType,
     FloatType,
     IcebergType,
-    ListType,
-    MapType,
     StringType,
-    StructType,
 )
 from pyiceberg.utils.config import Config
 
 from pyspark_pravega.errors import ConfigurationError, ConflictError, UnsupportedOperationError
+from pyspark_pravega.lake.changing import PLAIN, Change, snapshot_of
 from pyspark_pravega.lake.columns import VERSION
 from pyspark_pravega.lake.configuration import URI, LakeConfiguration
 from pyspark_pravega.lake.files import NO_END, Between, LakeFile, LakeSnapshot
-from pyspark_pravega.lake.laid_out import Key
+from pyspark_pravega.lake.key_files import begins_of, key_files
 from pyspark_pravega.lake.layout import Layout
-from pyspark_pravega.lake.specs import data_file, has_its_columns, is_laid_out, lay_out, partition_values
-from pyspark_pravega.lake.stores import PREFIX, WAREHOUSE, Store, StoredFile, is_remote, place_of, uri_of
+from pyspark_pravega.lake.specs import is_laid_out
+from pyspark_pravega.lake.stores import PREFIX, WAREHOUSE, Store, StoredFile, is_remote, place_of
 
 _NAME = "pravega"
 """What the catalog is called: in one of SQL its tables stand under that."""
@@ -53,8 +49,18 @@ _OWN_PROPERTIES = {_TRIES: "0", "format-version": "2", "write.parquet.compressio
 _AT_LEAST: Any = AtLeast
 _AT_MOST: Any = AtMost
 _IN: Any = In
-_PLAIN = Layout()
-_FIELD_ID = b"PARQUET:field_id"
+
+__all__ = [
+    "Change",
+    "IcebergTable",
+    "begins_of",
+    "files_of",
+    "find_table",
+    "key_files",
+    "make_table",
+    "snapshot_at",
+    "store_of",
+]
 
 
 class IcebergTable:
@@ -78,7 +84,7 @@ class IcebergTable:
     def snapshot(self) -> LakeSnapshot | None:
         """The last snapshot; None where there is none."""
         snapshot = self._table.current_snapshot()
-        return None if snapshot is None else _snapshot_of(self._table, snapshot)
+        return None if snapshot is None else snapshot_of(self._table, snapshot)
 
     @property
     def location(self) -> str:
@@ -158,7 +164,15 @@ class IcebergTable:
             with suppress(OSError):
                 Path(folder).rmdir()
 
-    def change(self, columns: pa.Schema, layout: Layout = _PLAIN, *, replaces: bool = False) -> Change:
+    def change(
+        self,
+        columns: pa.Schema,
+        layout: Layout = PLAIN,
+        *,
+        replaces: bool = False,
+        gone: Collection[str] | None = None,
+        exact: Sequence[str] = (),
+    ) -> Change:
         """Begin a change, for which nothing is written yet.
 
         Args:
@@ -166,89 +180,10 @@ class IcebergTable:
             layout: how its files are laid out.
             replaces: whether its files take the place of all before: then columns go that the new ones don't have, or
                 have with another type.
+            gone: or of which files they take the place.
+            exact: columns whose least and greatest texts in each file are to be known as a whole.
         """
-        return Change(self._table, self.store, columns, layout, replaces=replaces)
-
-
-class Change:
-    """A snapshot that is being made, perhaps with new columns. It becomes visible as a whole, or not at all."""
-
-    def __init__(
-        self, table: Table, store: Store, columns: pa.Schema, layout: Layout = _PLAIN, *, replaces: bool = False
-    ) -> None:
-        """See `IcebergTable.change`."""
-        self._table, self._store, self._replaces = table, store, replaces
-        self._transaction = table.transaction()
-        outdated = _outdated(table.schema(), columns) if replaces else set()
-        if outdated:
-            # Partitions of a column that is no more would stand in the way.
-            lay_out(self._transaction, _PLAIN)
-            # A column of another type is another one, with an id of its own: old snapshots keep theirs.
-            with self._transaction.update_schema(allow_incompatible_changes=True) as update:
-                for name in sorted(outdated):
-                    update.delete_column(name)
-        known = {field.name for field in table.schema().fields if field.name not in outdated}
-        if any(name not in known for name in columns.names):
-            try:
-                with self._transaction.update_schema() as update:
-                    update.union_by_name(columns)
-            except ValueError as error:
-                name = ".".join(table.name())
-                raise UnsupportedOperationError(
-                    f'the columns can\'t go to the Iceberg table "{name}": {error}; give the new one another name'
-                ) from None
-        lay_out(self._transaction, layout)
-        self.partitioned_by = partition_values(self._transaction.table_metadata)
-        """What rows of a file have in common."""
-        self._schema = self._transaction.table_metadata.schema()
-        self.schema = _with_ids(columns, self._schema)
-        """What files of it hold."""
-
-    def commit(
-        self, paths: Sequence[str], properties: Mapping[str, str], partitions: Mapping[str, Key] | None = None
-    ) -> LakeSnapshot:
-        """Make the snapshot.
-
-        Args:
-            paths: its new files.
-            properties: what it is to say of itself.
-            partitions: by file, what its rows have in common.
-
-        Raises:
-            ConflictError: another one was made since the table was looked at; nothing was done.
-            As `Store.asking`: it may be done or not.
-        """
-        with self._store.asking(place_of(self._table.location())):
-            return self._commit(paths, properties, partitions or {})
-
-    def _commit(
-        self, paths: Sequence[str], properties: Mapping[str, str], partitions: Mapping[str, Key]
-    ) -> LakeSnapshot:
-        metadata, io = self._transaction.table_metadata, self._table.io
-        files = [data_file(io, metadata, uri_of(path), partitions.get(path, ())) for path in paths]
-        update = self._transaction.update_snapshot(snapshot_properties=dict(properties))
-        before = self._table.current_snapshot()
-        with update.overwrite() if self._replaces and before is not None else update.fast_append() as snapshot:
-            if self._replaces and before is not None:
-                old = [task.file for task in self._table.scan(snapshot_id=before.snapshot_id).plan_files()]
-                if not all(has_its_columns(metadata, file) for file in old):
-                    # pyiceberg can't write of which partition a file was whose columns are no more. It needn't: no
-                    # file stays.
-                    snapshot.delete_by_predicate(AlwaysTrue())
-                    vars(snapshot)["_deleted_entries"] = list
-                for file in old:
-                    snapshot.delete_data_file(file)
-            for file in files:
-                snapshot.append_data_file(file)
-        try:
-            self._transaction.commit_transaction()
-        except CommitFailedException as error:
-            raise ConflictError(
-                f'Iceberg table "{".".join(self._table.name())}" was changed meanwhile: {error}'
-            ) from None
-        current = self._table.current_snapshot()
-        assert current is not None
-        return _snapshot_of(self._table, current)
+        return Change(self._table, self.store, columns, layout, replaces=replaces, gone=gone, exact=exact)
 
 
 def find_table(configuration: LakeConfiguration, name: tuple[str, str]) -> IcebergTable | None:
@@ -335,7 +270,7 @@ def snapshot_at(store: Store, metadata: str, snapshot: int) -> LakeSnapshot:
         table = StaticTable.from_metadata(metadata, dict(store.properties))
     there = table.snapshot_by_id(snapshot)
     assert there is not None
-    return _snapshot_of(table, there)
+    return snapshot_of(table, there)
 
 
 @lru_cache(maxsize=64)
@@ -434,49 +369,3 @@ def _database(properties: Mapping[str, str]) -> Path | None:
 
     database = make_url(properties[URI]).database
     return None if not database or database.startswith((":", "file:")) else Path(database)
-
-
-def _snapshot_of(table: Table, snapshot: Snapshot) -> LakeSnapshot:
-    summary: Any = snapshot.summary
-    properties: dict[str, str] = {} if summary is None else dict(summary.additional_properties)
-    return LakeSnapshot(
-        id=snapshot.snapshot_id,
-        parent=snapshot.parent_snapshot_id,
-        properties=properties,
-        metadata=table.metadata_location,
-        rows=int(properties.get("total-records", 0)),
-    )
-
-
-def _outdated(schema: Schema, columns: pa.Schema) -> set[str]:
-    """The names of a table's columns that others don't have, or have with another type."""
-    before = schema_to_pyarrow(schema, include_field_ids=False)
-    now = schema_to_pyarrow(_pyarrow_to_schema_without_ids(columns), include_field_ids=False)
-    return {field.name for field in before if field.name not in now.names or now.field(field.name).type != field.type}
-
-
-def _with_ids(columns: pa.Schema, schema: Schema) -> pa.Schema:
-    """Columns with the ids that Iceberg has given their fields."""
-    return pa.schema(
-        [_with_id(field, schema.find_field(field.name).field_id, schema.find_type(field.name)) for field in columns]
-    )
-
-
-def _with_id(field: pa.Field, id: int, kind: IcebergType) -> pa.Field:
-    return pa.field(
-        field.name, _inner_ids(field.type, kind), nullable=field.nullable, metadata={_FIELD_ID: str(id).encode()}
-    )
-
-
-def _inner_ids(type: Any, kind: IcebergType) -> pa.DataType:
-    match kind:
-        case StructType():
-            return pa.struct([_with_id(type.field(one.name), one.field_id, one.field_type) for one in kind.fields])
-        case ListType():
-            return pa.list_(_with_id(type.value_field, kind.element_id, kind.element_type))
-        case MapType():
-            key = _with_id(type.key_field, kind.key_id, kind.key_type)
-            return pa.map_(key, _with_id(type.item_field, kind.value_id, kind.value_type))
-        case _:
-            same: pa.DataType = type
-            return same

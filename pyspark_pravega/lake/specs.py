@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,6 +29,7 @@ from pyspark_pravega.lake.layout import Layout, PartitionedBy
 _UNITS = {"year": "Y", "month": "M", "day": "D", "hour": "h"}
 """Numpy's, of times since 1970."""
 _POSITIVE = (1 << 31) - 1
+_MODE = "write.metadata.metrics.column"
 
 
 def lay_out(transaction: Transaction, layout: Layout) -> None:
@@ -77,13 +78,13 @@ def partition_values(metadata: TableMetadata) -> list[PartitionValue]:
     schema = metadata.schema()
     return [
         PartitionValue(
-            column=schema.find_field(field.source_id).name, values=_values(field.transform, schema, field.source_id)
+            column=schema.find_field(field.source_id).name, values=values_of(field.transform, schema, field.source_id)
         )
         for field in metadata.spec().fields
     ]
 
 
-def data_file(io: FileIO, metadata: TableMetadata, path: str, key: Key) -> DataFile:
+def data_file(io: FileIO, metadata: TableMetadata, path: str, key: Key, exact: Sequence[str] = ()) -> DataFile:
     """What Iceberg knows of a file. As `parquet_file_to_data_file`, which can't tell all partitions.
 
     Args:
@@ -91,6 +92,7 @@ def data_file(io: FileIO, metadata: TableMetadata, path: str, key: Key) -> DataF
         metadata: the table's.
         path: where the file is.
         key: what its rows have in common.
+        exact: columns whose least and greatest texts are to be known as a whole, and not by their first letters.
     """
     source = io.new_input(path)
     with source.open() as content:
@@ -98,9 +100,15 @@ def data_file(io: FileIO, metadata: TableMetadata, path: str, key: Key) -> DataF
     schema = metadata.schema()
     statistics = data_file_statistics_from_parquet_metadata(
         parquet_metadata=figures,
-        stats_columns=compute_statistics_plan(schema, metadata.properties),
+        stats_columns=compute_statistics_plan(
+            schema, {**metadata.properties, **{f"{_MODE}.{name}": "full" for name in exact}}
+        ),
         parquet_column_mapping=parquet_path_to_id_mapping(schema),
     )
+    known = statistics.to_serialized_dict()
+    for field_id in _untold(figures, schema):
+        for bounds in (known["lower_bounds"], known["upper_bounds"]):
+            bounds.pop(field_id, None)
     file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=path,
@@ -110,10 +118,25 @@ def data_file(io: FileIO, metadata: TableMetadata, path: str, key: Key) -> DataF
         sort_order_id=metadata.default_sort_order_id or None,
         equality_ids=None,
         key_metadata=None,
-        **statistics.to_serialized_dict(),
+        **known,
     )
     file.spec_id = metadata.default_spec_id
     return file
+
+
+def _untold(figures: pq.FileMetaData, schema: Schema) -> set[int]:
+    """Columns with a row group whose least and greatest values aren't known, as texts of many letters have none:
+    pyiceberg takes those of the other row groups for the file's.
+    """
+    ids, some = parquet_path_to_id_mapping(schema), set()
+    for number in range(figures.num_row_groups):
+        group = figures.row_group(number)
+        for index in range(group.num_columns):
+            column = group.column(index)
+            of_column = column.statistics
+            if of_column is None or not (of_column.has_min_max or of_column.null_count == column.num_values):
+                some.add(ids[column.path_in_schema])
+    return some
 
 
 def has_its_columns(metadata: TableMetadata, file: DataFile) -> bool:
@@ -152,16 +175,23 @@ def _name(one: PartitionedBy, schema: Schema) -> str:
     return name
 
 
-def _values(transform: Transform[Any, Any], schema: Schema, column: int) -> Callable[[pa.Array], pa.Array]:
+def values_of(transform: Transform[Any, Any], schema: Schema, column: int) -> Callable[[pa.Array], pa.Array]:
+    """What makes a column's values those that rows of a partition have in common.
+
+    Args:
+        transform: Iceberg's.
+        schema: the table's.
+        column: the column's id.
+    """
     field = schema.find_field(column)
     if isinstance(transform, IdentityTransform):
-        return _numbers
+        return as_numbers
     if isinstance(transform, TimeTransform):
         unit = _UNITS[str(transform)]
         return lambda array: _times(array, unit)
     if isinstance(transform, BucketTransform):
         hashed, buckets = transform.transform(field.field_type, bucket=False), transform.num_buckets
-        return lambda array: _by_distinct(_numbers(array), lambda some: _buckets(some, hashed, buckets))
+        return lambda array: _by_distinct(as_numbers(array), lambda some: _buckets(some, hashed, buckets))
     of_one = transform.transform(field.field_type)
 
     def values(array: pa.Array) -> pa.Array:
@@ -187,15 +217,31 @@ def _buckets(some: pa.Array, hashed: Callable[[Any], int | None], number: int) -
     return pa.array((hashes & _POSITIVE) % number, pa.int32())
 
 
-def _numbers(array: pa.Array) -> pa.Array:
-    """Values as Iceberg keeps them: times as numbers."""
+def as_numbers(array: pa.Array) -> pa.Array:
+    """Values as Iceberg keeps them: times as numbers.
+
+    Args:
+        array: the values; times in microseconds.
+    """
     if pa.types.is_date(array.type):
         return array.cast(pa.int32())
     return array.cast(pa.int64()) if pa.types.is_timestamp(array.type) else array
 
 
+def of_numbers(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Values of which Iceberg tells, as a column has them.
+
+    Args:
+        values: the values: times as numbers.
+        kind: the column's type.
+    """
+    if pa.types.is_date(kind):
+        return pa.array(values, pa.int32()).cast(kind)
+    return pa.array(values, pa.int64()).cast(kind) if pa.types.is_timestamp(kind) else pa.array(values, kind)
+
+
 def _times(array: pa.Array, unit: str) -> pa.Array:
     kind = "M8[D]" if pa.types.is_date(array.type) else "M8[us]"
-    numbers = _numbers(array).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    numbers = as_numbers(array).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     since = numbers.astype(kind).astype(f"M8[{unit}]").astype(np.int64)
     return pa.array(since, pa.int32(), mask=array.is_null().to_numpy(zero_copy_only=False))

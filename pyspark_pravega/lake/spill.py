@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Hashable, Iterator
 from typing import IO, Generic, TypeVar
 
@@ -28,8 +29,14 @@ class Spill(Generic[Group]):
         self._stored: dict[Group, list[tuple[int, int, int]]] = {}
         """Where batches begin in the file, how long they are there, and how long when they are read."""
         self._schema: pa.Schema | None = None
-        self.bytes = 0
+        self._sizes: Counter[Group] = Counter()
+        self.rows = 0
+        """All that are held."""
+
+    @property
+    def bytes(self) -> int:
         """Of all that is held."""
+        return self._sizes.total()
 
     @property
     def groups(self) -> set[Group]:
@@ -46,9 +53,18 @@ class Spill(Generic[Group]):
         self._schema = batch.schema
         self._held.setdefault(group, []).append(batch)
         self._in_memory += batch.nbytes
-        self.bytes += batch.nbytes
+        self._sizes[group] += batch.nbytes
+        self.rows += batch.num_rows
         if self._in_memory >= self._most:
             self._store()
+
+    def bytes_of(self, group: Group) -> int:
+        """How many bytes of a group are held.
+
+        Args:
+            group: which one.
+        """
+        return self._sizes[group]
 
     def of(self, group: Group) -> Iterator[pa.RecordBatch]:
         """The batches of a group, in their order.
@@ -69,7 +85,8 @@ class Spill(Generic[Group]):
             self._file.close()
         self._file = None
         self._held, self._stored = {}, {}
-        self._in_memory = self.bytes = 0
+        self._in_memory = self.rows = 0
+        self._sizes.clear()
 
     def _store(self) -> None:
         self._file = self._file or tempfile.TemporaryFile(prefix="pravega-lake-")  # noqa: SIM115

@@ -13,7 +13,7 @@ import pytest
 from lake_tools import Row
 from session_tools import Session
 from test_lake import STEPS, Died, tier_and_die
-from test_lake_keyed import KEYS, Keyed
+from test_lake_keyed import KEYS, Keyed, sizes_of
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.ddl import DeleteColumn
@@ -125,10 +125,10 @@ def test_random_histories_of_keys_are_told_behind_the_lake(
     catalog: Catalog, scope: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
     """Each step is followed by all reads, of a table whose stream is truncated at once, or two versions later."""
-    dice, lags = random.Random(100 + seed), seed % 3 == 0
-    sizes = {"lake-row-group-size": "1 KiB", "lake-file-size": "4 KiB"} if seed % 2 else {}
+    dice, lags = random.Random(100 + seed), seed % 4 == 0
+    sizes = sizes_of(seed, monkeypatch)
     table = Truncated(catalog, scope, tmp_path, dice, **{"lake-keep-in-stream": "1 hour"} if lags else {}, **sizes)
-    table.insert()
+    table.insert(KEYS)
 
     def an_hour_behind() -> int:
         (commit,) = table.ledger.commits([max(1, table.state().version - 2)])
@@ -137,13 +137,15 @@ def test_random_histories_of_keys_are_told_behind_the_lake(
     if lags:
         monkeypatch.setattr(releasing, "now_ms", an_hour_behind)
     columns, cuts = 0, 0
-    steps = ["insert", "change", "change", "beside", "tier", "tier", "tier", "dies", "compact", "overwrite", "truncate"]
-    for _ in range(10):
-        step = dice.choice([*steps, "scale", "add", "cut", "clean"])
+    steps = ["insert", "few", "few", "change", "beside", "tier", "tier", "tier", "tier", "dies", "compact", "overwrite"]
+    for _ in range(12):
+        step = dice.choice([*steps, "truncate", "scale", "add", "cut", "clean"])
         if step in ("insert", "change", "compact"):
             getattr(table, step)()
+        elif step == "few":
+            table.insert(3)
         elif step == "beside":
-            table.write_beside()
+            table.write_beside(4)
         elif step == "tier":
             assert table.tier()[0] == table.last
             assert cuts or lags or table.state().base is not None

@@ -90,7 +90,7 @@ def test_histories_are_as_they_were_however_files_are_laid_out(
     history: Callable[..., None],
     seed: int,
 ) -> None:
-    """Each tiering has another layout, and some die."""
+    """Each tiering has another layout, or that of the one before, and some die."""
     dice, tier = random.Random(seed), Table.tier
     # So that rows wait in files, and are sorted in several ranges.
     monkeypatch.setattr(laid_out, "_SPILLED_BYTES", 3000)
@@ -98,10 +98,15 @@ def test_histories_are_as_they_were_however_files_are_laid_out(
     monkeypatch.setattr(spans, "_WAITING_BYTES", 500)
     monkeypatch.setattr(spans, "_RANGE_BYTES", 300)
     seen: list[str] = []
+    before: tuple[list[str], dict[str, str]] = [], {}
 
     def laid_out_anew(table: Table) -> list[Any]:
         definition = table.catalog.definition(table.stream, age_s=0)
-        given = any_layout(definition.schema, dice) if definition.properties.lake else {}
+        nonlocal before
+        names, given = before
+        if not names or dice.random() < 0.3 or not {*names} <= {*definition.schema.names}:
+            given = any_layout(definition.schema, dice) if definition.properties.lake else {}
+            before = definition.schema.names, given
         seen.extend(given)
         print("layout", given)
         table.set(**given)
@@ -113,7 +118,7 @@ def test_histories_are_as_they_were_however_files_are_laid_out(
     monkeypatch.setattr(Table, "tier", laid_out_anew)
     given = {"catalog": catalog, "scope": scope, "tmp_path": tmp_path, "monkeypatch": monkeypatch, "seed": 20 + seed}
     history(**{name: given[name] for name in inspect.signature(history).parameters})
-    assert set(seen) == {"lake-partitioned-by", "lake-sorted-by"}
+    assert seen
 
 
 def internal(value: Any) -> Any:

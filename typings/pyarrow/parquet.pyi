@@ -11,12 +11,16 @@ class Statistics:
     max: Any
     min_raw: Any
     max_raw: Any
+    null_count: int
 
 class ColumnChunkMetaData:
     statistics: Statistics | None
+    num_values: int
+    path_in_schema: str
 
 class RowGroupMetaData:
     total_byte_size: int
+    num_columns: int
     def column(self, i: int) -> ColumnChunkMetaData: ...
 
 class ColumnSchema:

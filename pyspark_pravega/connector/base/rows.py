@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -30,10 +31,12 @@ from pyspark_pravega.errors import (
 from pyspark_pravega.lake import POSITIONS, VERSION, Between, GroupOfRows, Store, groups_in, load_iceberg, read_groups
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.spark.types import StructType
+from pyspark_pravega.together import all_together
 
 COLUMNS = "pravega.columns"
 """What a snapshot says that has the table's columns."""
 SEGMENT = POSITIONS[0]
+_AT_ONCE = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +99,13 @@ class BaseRows:
                     yield _counted(some.num_rows) if not arrays else pa.RecordBatch.from_arrays(arrays, schema=columns)
 
 
-def base_rows(settings: Settings, stream: Stream, base: Base, wanted: tuple[Between, ...] = ()) -> BaseRows | None:
+def base_rows(
+    settings: Settings,
+    stream: Stream,
+    base: Base,
+    wanted: tuple[Between, ...] = (),
+    only: Collection[str] | None = None,
+) -> BaseRows | None:
     """The rows that lie in the lake; None where there are none.
 
     Args:
@@ -104,6 +113,7 @@ def base_rows(settings: Settings, stream: Stream, base: Base, wanted: tuple[Betw
         stream: the table's stream.
         base: what lies there.
         wanted: which values are wanted.
+        only: the files whose rows are; None for all.
 
     Raises:
         ConfigurationError: pyiceberg isn't installed.
@@ -113,7 +123,7 @@ def base_rows(settings: Settings, stream: Stream, base: Base, wanted: tuple[Betw
     store = lake_store(settings)
     try:
         files = load_iceberg().files_of(store, base.metadata, base.snapshot, None, wanted)
-        groups = tuple(group for file in files for group in groups_in(store, file.path))
+        groups = _all_groups(store, [file.path for file in files if only is None or file.path in only])
     except NotFoundError as error:
         raise _gone(settings, stream, base, error) from None
     segments = frozenset(segment for group in groups for segment in group.segments)
@@ -177,6 +187,18 @@ def check_in_lake(
             "read the table without it"
         )
     return known
+
+
+def _all_groups(store: Store, paths: Sequence[str]) -> tuple[GroupOfRows, ...]:
+    """The row groups of files. In a bucket each file takes a request, so some are looked at together."""
+    shares = [paths[number::_AT_ONCE] for number in range(min(_AT_ONCE, len(paths)))]
+    looks = [partial(_groups_by_path, store, share) for share in shares]
+    by_path = {path: groups for some in (all_together(looks) if looks else ()) for path, groups in some.items()}
+    return tuple(group for path in paths for group in by_path[path])
+
+
+def _groups_by_path(store: Store, paths: Sequence[str]) -> dict[str, list[GroupOfRows]]:
+    return {path: groups_in(store, path) for path in paths}
 
 
 def columns_there(settings: Settings, metadata: str, snapshot: int) -> StructType:

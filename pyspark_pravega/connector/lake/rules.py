@@ -14,8 +14,10 @@ from pyspark_pravega.connector.table import LAKE, TableDefinition
 from pyspark_pravega.errors import UnsupportedOperationError
 from pyspark_pravega.lake import (
     PARTITIONED_BY,
+    POSITIONS,
     SORTED_BY,
     Layout,
+    SortedBy,
     check_lake_columns,
     lake_schema,
     load_iceberg,
@@ -87,10 +89,20 @@ def layout_of(definition: TableDefinition) -> Layout:
         ConfigurationError: one is there twice, or they mean nothing.
     """
     properties, columns = definition.properties, definition.schema
+    order = of_columns(SORTED_BY, properties.lake_sorted_by, columns)
     return Layout(
         partitions=of_columns(PARTITIONED_BY, properties.lake_partitioned_by, columns),
-        order=of_columns(SORTED_BY, properties.lake_sorted_by, columns),
+        order=order or _order_of_key(definition),
     )
+
+
+def _order_of_key(definition: TableDefinition) -> tuple[SortedBy, ...]:
+    """How rows of a table with a key are sorted where nobody says that: who reads some segments needs few others, and a
+    few changed keys lie in few files."""
+    if definition.key is None:
+        return ()
+    names = [name for name in definition.key.columns if not isinstance(definition.schema[name].dataType, StructType)]
+    return tuple(SortedBy(column=name) for name in (POSITIONS[0], *names))
 
 
 def check_added(definition: TableDefinition, name: str, kind: DataType) -> None:

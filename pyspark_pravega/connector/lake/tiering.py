@@ -7,8 +7,9 @@
    from the lake.
 5. The stream is truncated as far as nobody needs it (`releasing`).
 
-Of a table with a key all rows are written each time, as they are at that version. Reads begin with them where the
-stream is truncated behind them; else it keeps what queries need, and `CALL compact` truncates it.
+Of a table with a key the lake has the rows as they are at that version: files with changed rows are written anew
+(`rewriting`). Reads begin with them where the stream is truncated behind them; else it keeps what queries need, and
+`CALL compact` truncates it.
 
 Who dies behind step 3 has left a snapshot that the log doesn't know. The next one notes it: what lies between two
 versions is always the same. Of two who tier at once one makes the snapshot, and the other one removes its files.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,6 +32,15 @@ from pyspark_pravega.connector.base import COLUMNS, check_base, check_fits
 from pyspark_pravega.connector.lake.last_rows import last_rows
 from pyspark_pravega.connector.lake.pieces import PiecesReader
 from pyspark_pravega.connector.lake.releasing import release_tiered
+from pyspark_pravega.connector.lake.rewriting import (
+    FILE_ROWS,
+    LAYOUT,
+    SCHEMA,
+    Rewriting,
+    layout_text,
+    rewriting,
+    schema_text,
+)
 from pyspark_pravega.connector.lake.rules import check_kept, layout_of
 from pyspark_pravega.connector.lake.versions import versioned
 from pyspark_pravega.connector.log import (
@@ -68,6 +78,7 @@ from pyspark_pravega.lake import (
     LaidOutWriter,
     LakeConfiguration,
     LakeSnapshot,
+    Layout,
     load_iceberg,
 )
 from pyspark_pravega.settings import Settings
@@ -212,9 +223,8 @@ class _Tiering:
             # What was to be read is gone, as it isn't the table's any more.
             raise ConflictError(f'others replace the rows of stream "{self._stream}": {error}') from error
         if written is not None:
-            snapshot, files = written
-            noted = self._note(lake, snapshot)
-            rows, lake = snapshot.rows - (0 if snapshot.properties[REPLACES] == "true" else lake.rows), noted
+            snapshot, rows, files = written
+            lake = self._note(lake, snapshot)
         kept = 0
         if not self._is_keyed or self._fits(lake):
             kept = release_tiered(self._client, self._ledger, self._properties.keep_in_stream_ms)
@@ -289,8 +299,8 @@ class _Tiering:
             target = old
         return target if target.version > lake.version and target.version >= state.replaced_rows else None
 
-    def _write(self, state: State, lake: Tiered, table: Any, target: Commit) -> tuple[LakeSnapshot, int] | None:
-        """Make the snapshot; gives it and how many files it has brought, or None where it was stopped."""
+    def _write(self, state: State, lake: Tiered, table: Any, target: Commit) -> tuple[LakeSnapshot, int, int] | None:
+        """Make the snapshot; gives it, and how many rows and files it has brought, or None where it was stopped."""
         # Looked up behind the version, it has each column that an event of it was written with.
         definition = load_definition(self._client, self._settings, self._stream)
         if definition.replaced_table != state.replaced_table:
@@ -298,21 +308,21 @@ class _Tiering:
         if (definition.key is not None) != self._is_keyed:
             raise ConflictError(f'stream "{self._stream}" was given a key just now, or has lost it: run it again')
         columns = check_kept(definition)
+        some = rewriting(self._client, definition, state, lake, _end(target)) if self._is_keyed else None
         replaces = self._is_keyed or lake.by_key or lake.version < state.replaced_rows or lake.snapshot is None
-        if not replaces:
+        replaces = replaces and some is None
+        if not replaces and some is None:
             snapshot = self._iceberg.snapshot_at(table.store, lake.metadata, lake.snapshot)
             check_fits(definition, StructType.fromJson(json.loads(snapshot.properties[COLUMNS])))
-        whole = self._rows_of_keys(target) if self._is_keyed else None
+        whole = None if not self._is_keyed else self._rows_of_keys(target) if some is None else some.whole
         parts, commits = self._wanted(lake, target, whole, replaces=replaces)
-        layout = layout_of(definition)
-        change = table.change(columns, layout, replaces=replaces)
-        size = self._properties.lake_file_size or FILE_SIZE
-        group_size = self._properties.lake_row_group_size or ROW_GROUP_SIZE
-        files = FileWriter(table.store, table.folder, self._by, change.schema, size, group_size)
-        writer = LaidOutWriter(files, change.partitioned_by, layout.order) if layout else files
+        layout, gone = layout_of(definition), None if some is None else some.gone
+        exact = () if definition.key is None else definition.key.columns
+        change = table.change(columns, layout, replaces=replaces, gone=gone, exact=exact)
+        writer = self._writer(table, change, layout, lake, some)
         seen: set[int] = set()
         try:
-            for segment, batch in _batches(definition, parts, commits, whole):
+            for segment, batch in _batches(definition, parts, commits, whole, gone):
                 if self._stopped():
                     writer.discard()
                     return None
@@ -333,12 +343,28 @@ class _Tiering:
                 COLUMNS: definition.schema.json(),
                 REPLACES: "true" if replaces else "false",
                 BY: self._by,
-                **({BY_KEY: "true"} if self._is_keyed else {}),
             }
+            if self._is_keyed:
+                assert isinstance(writer, LaidOutWriter)
+                file_rows = str(writer.file_rows or (0 if some is None else some.file_rows))
+                more = {SCHEMA: schema_text(definition), LAYOUT: layout_text(definition), FILE_ROWS: file_rows}
+                properties |= {BY_KEY: "true", **more}
         except BaseException:
             writer.discard()
             raise
-        return self._committed(change, writer, properties), len(writer.paths)
+        return self._committed(change, writer, properties), writer.rows, len(writer.paths)
+
+    def _writer(
+        self, table: Any, change: Any, layout: Layout, lake: Tiered, some: Rewriting | None
+    ) -> FileWriter | LaidOutWriter:
+        """What writes the files."""
+        size, group_size = self._properties.lake_file_size, self._properties.lake_row_group_size or ROW_GROUP_SIZE
+        files = FileWriter(table.store, table.folder, self._by, change.schema, size or FILE_SIZE, group_size)
+        if not layout:
+            return files
+        all_rows = lake.rows if self._is_keyed and size is None else None
+        begins = None if some is None else some.begins
+        return LaidOutWriter(files, change.partitioned_by, layout.order, all_rows=all_rows, begins=begins)
 
     def _committed(self, change: Any, writer: FileWriter | LaidOutWriter, properties: dict[str, str]) -> LakeSnapshot:
         try:
@@ -364,7 +390,7 @@ class _Tiering:
     ) -> tuple[list[SegmentPart], list[Commit]]:
         """Which parts of the stream, and which versions have added what is in them."""
         end = _end(target)
-        if replaces:
+        if replaces or whole is not None:
             whole = whole or snapshot_until(self._client, self._stream, end)
             parts = list(whole.parts)
             oldest = self._ledger.first_commit()
@@ -445,12 +471,16 @@ def _source(name: str) -> str:
 
 
 def _batches(
-    definition: TableDefinition, parts: list[SegmentPart], commits: list[Commit], whole: Snapshot | None
+    definition: TableDefinition,
+    parts: list[SegmentPart],
+    commits: list[Commit],
+    whole: Snapshot | None,
+    only: Collection[str] | None,
 ) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The rows with their places and versions, each batch with its segment; of a table with a key the last one of each
-    key.
+    key, without those of files that stay.
     """
     if whole is not None:
-        return last_rows(definition, whole, versioned(parts, commits), _COMMIT_VERSION)
+        return last_rows(definition, whole, versioned(parts, commits), _COMMIT_VERSION, only)
     reader = PiecesReader(definition, [*definition.schema.fieldNames(), *POSITIONS, _COMMIT_VERSION])
     return reader.by_turns(versioned(parts, commits))

@@ -33,7 +33,7 @@ from pyspark_pravega.connector.read.extent import (
     resolve_extents,
     resolve_start,
 )
-from pyspark_pravega.connector.read.keyed import KeyedReader, check_bounds, snapshot_reader
+from pyspark_pravega.connector.read.keyed import MERGED_ROWS, KeyedReader, check_bounds, snapshot_reader
 from pyspark_pravega.connector.read.partitions import SlicePartition, arrange, pack
 from pyspark_pravega.connector.read.reader import OFFICIAL_COLUMNS, PLACE, ROW_MARKER, BatchReader, RowsReader
 from pyspark_pravega.connector.read.row_changes import (
@@ -60,6 +60,7 @@ from pyspark_pravega.connector.read.versions import (
 __all__ = [
     "CHANGE_COLUMNS",
     "INSERT",
+    "MERGED_ROWS",
     "MOST_ADDITIONS",
     "OFFICIAL_COLUMNS",
     "PLACE",

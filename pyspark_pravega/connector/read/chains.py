@@ -68,7 +68,11 @@ def chains(parts: Sequence[SegmentPart], ranges: Mapping[int, SegmentRange]) -> 
 
 
 def arrange_chains(
-    client: Client, snapshot: Snapshot, only: Collection[int] | None = None, wanted: tuple[Between, ...] = ()
+    client: Client,
+    snapshot: Snapshot,
+    only: Collection[int] | None = None,
+    wanted: tuple[Between, ...] = (),
+    files: Collection[str] | None = None,
 ) -> list[ChainPartition]:
     """Share a keyed table's segments out among tasks.
 
@@ -77,12 +81,13 @@ def arrange_chains(
         snapshot: what is to be read.
         only: segments; chains without any of them are left out. None for all chains.
         wanted: which values are wanted of rows in the lake.
+        files: the files of the lake whose rows are; None for all.
 
     Raises:
         DataLossError: the lake doesn't hold any more what it has to.
     """
     parts = [part for part in behind_base(snapshot).parts if part.size]
-    base = _base_of(client, snapshot, wanted)
+    base = _base_of(client, snapshot, wanted, files)
     # A segment of which only the lake has rows stands in its chain, too.
     there = {part.segment_id for part in parts}
     lacking = [id for id in sorted(base.segments) if id not in there] if base is not None else []
@@ -119,11 +124,13 @@ def _partition(some: Sequence[_Chain], base: BaseRows | None) -> ChainPartition:
     return ChainPartition(pieces, None if base is None else base.of(segments))
 
 
-def _base_of(client: Client, snapshot: Snapshot, wanted: tuple[Between, ...]) -> BaseRows | None:
+def _base_of(
+    client: Client, snapshot: Snapshot, wanted: tuple[Between, ...], files: Collection[str] | None
+) -> BaseRows | None:
     """The wanted rows in the lake with which a table begins."""
     if snapshot.base is None:
         return None
-    base = base_rows(client.settings, snapshot.stream, snapshot.base, wanted)
+    base = base_rows(client.settings, snapshot.stream, snapshot.base, wanted, files)
     if base is None or snapshot.base_keys is None:
         return base
     return base.of(_segments_of_keys(client, snapshot.stream, base.segments, np.array(snapshot.base_keys), {}))
