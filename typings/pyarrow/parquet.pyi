@@ -14,9 +14,10 @@ class Statistics:
     null_count: int
 
 class ColumnChunkMetaData:
+    path_in_schema: str
+    encodings: tuple[str, ...]
     statistics: Statistics | None
     num_values: int
-    path_in_schema: str
 
 class RowGroupMetaData:
     total_byte_size: int
