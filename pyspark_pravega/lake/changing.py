@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarrow
+from pyiceberg.manifest import ManifestFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -132,7 +133,19 @@ class Change:
         # All lists are looked through: which partitions they have doesn't matter.
         snapshot.delete_by_predicate(AlwaysTrue())
         merging: Any = _ManifestMergeManager(_LIST_BYTES, _MOST_LISTS, True, snapshot)
-        vars(snapshot)["_process_manifests"] = merging.merge_manifests
+
+        def process(lists: list[ManifestFile]) -> Any:
+            # pyiceberg can't put lists together that name only files which have gone before.
+            own = snapshot.snapshot_id
+            return merging.merge_manifests(
+                [
+                    one
+                    for one in lists
+                    if one.has_added_files() or one.has_existing_files() or one.added_snapshot_id == own
+                ]
+            )
+
+        vars(snapshot)["_process_manifests"] = process
 
 
 def snapshot_of(table: Table, snapshot: Snapshot) -> LakeSnapshot:

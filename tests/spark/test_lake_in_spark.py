@@ -223,15 +223,16 @@ def test_a_query_whose_rows_clean_lake_has_removed_is_told_to_run_again(
     given = "'lake' = 'iceberg', 'lake-keep-in-stream' = '0 ms', 'primary-key' = 'id'"
     spark.sql(f"CREATE TABLE {t} (id BIGINT NOT NULL, name STRING) TBLPROPERTIES ({given})")
 
-    def tier(first: int) -> None:
-        spark.sql(f"INSERT INTO {t} SELECT id, 'n' FROM range({first}, {first + 10})")
+    def tier(last: int) -> None:
+        # Files without changed keys would stay.
+        spark.sql(f"INSERT INTO {t} SELECT id, 'n' FROM range({last})")
         spark.sql(f"CALL {lakes}.system.tier(table => '{scope}.t')").collect()
 
-    tier(0)
+    tier(10)
     planned = spark.table(t)
     planned._jdf.queryExecution().executedPlan()
-    for first in (10, 20, 30):
-        tier(first)
+    for last in (20, 30, 40):
+        tier(last)
     spark.sql(f"CALL {lakes}.system.clean_lake(table => '{scope}.t', older_than => '0 ms')").collect()
     with pytest.raises(PySparkException, match=r"were removed from the lake after this .*: run it again"):
         planned.collect()
