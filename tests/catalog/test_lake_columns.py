@@ -194,7 +194,8 @@ class Changing(Table):
         fields = list(self.schema)
         number = self.dice.randrange(1, len(fields)) if len(fields) > 1 else 0
         old = fields[number]
-        new = self.dice.choice([name for name in (*NAMES, f"n{self._next}") if name not in self.names])
+        free = [name for name in (*NAMES, f"n{self._next}", f"more{self._next}") if name not in self.names]
+        new = self.dice.choice(free)
         type = self.dice.choice(TYPES)[0] if kind == "add" else t.LongType()
         change: TableChange
         if kind == "add":

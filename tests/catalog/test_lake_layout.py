@@ -98,17 +98,18 @@ def test_histories_are_as_they_were_however_files_are_laid_out(
     monkeypatch.setattr(spans, "_WAITING_BYTES", 500)
     monkeypatch.setattr(spans, "_RANGE_BYTES", 300)
     seen: list[str] = []
-    before: tuple[list[str], dict[str, str]] = [], {}
+    before: tuple[set[tuple[str, t.DataType]], dict[str, str]] = set(), {}
 
     def laid_out_anew(table: Table) -> list[Any]:
         definition = table.catalog.definition(table.stream, age_s=0)
         nonlocal before
-        names, given = before
+        columns = {(field.name, field.dataType) for field in definition.schema}
+        known, given = before
         if not definition.properties.lake:
             given = {}
-        elif not names or dice.random() < 0.3 or not {*names} <= {*definition.schema.names}:
+        elif not known or dice.random() < 0.3 or not known <= columns:
             given = any_layout(definition.schema, dice)
-            before = definition.schema.names, given
+            before = columns, given
         seen.extend(given)
         print("layout", given)
         table.set(**given)
