@@ -26,7 +26,7 @@ from pyspark_pravega.connector.table import DELETED, ChangeCodec
 from pyspark_pravega.connector.write import ROW_OPERATION, DeltaJob, OverwritingJob, WriteJob, WritePlan, compact
 from pyspark_pravega.errors import ConfigurationError, PravegaError, SegmentTruncatedError
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.in_turn]
 
 KEYS = 40
 DELETES, UPDATES = 1, 3
@@ -224,7 +224,7 @@ def become(table: Table, **properties: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("LAKE_SEEDS", "6"))))
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_random_histories_of_keys_give_what_a_dict_gives(
     catalog: Catalog, scope: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -285,7 +285,7 @@ def test_random_histories_of_keys_give_what_a_dict_gives(
     table.check()
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_a_process_that_is_killed_leaves_a_table_of_one_version(catalog: Catalog, scope: str, tmp_path: Path) -> None:
     """At each step of tiering; who comes next goes on."""
     table = Keyed(catalog, scope, tmp_path, random.Random(7))

@@ -24,7 +24,7 @@ from pyspark_pravega.connector.table import DELETED
 from pyspark_pravega.connector.write import WriteJob
 from pyspark_pravega.lake import laid_out
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.in_turn]
 
 SIZES = {"lake-file-size": "2 KiB", "lake-row-group-size": "1 KiB"}
 ROWS = 1200
@@ -71,7 +71,7 @@ LAYOUTS: dict[str, tuple[dict[str, str], float]] = {
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_few_changed_keys_write_few_files(catalog: Catalog, scope: str, tmp_path: Path, layout: str) -> None:
     """Also where columns were added; all are written anew where the layout is another one, or rows have been compacted.
     Files without rows go."""
@@ -175,7 +175,7 @@ KEYS: dict[str, tuple[Mapping[str, t.DataType], Callable[[int], tuple[Any, ...]]
 
 
 @pytest.mark.parametrize("kind", KEYS)
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_keys_of_each_type(catalog: Catalog, scope: str, tmp_path: Path, kind: str) -> None:
     """Rows are what a dict says after each tiering, and most files stay when a few keys change."""
     kinds, key = KEYS[kind]

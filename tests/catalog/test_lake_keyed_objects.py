@@ -21,7 +21,7 @@ pytestmark = pytest.mark.server
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("LAKE_SEEDS", "2"))))
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_random_histories_of_keys_in_a_bucket(
     catalog: Catalog, scope: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

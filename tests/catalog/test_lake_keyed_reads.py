@@ -27,7 +27,7 @@ from pyspark_pravega.connector.write import compaction
 from pyspark_pravega.errors import PravegaError, SegmentTruncatedError, WriteConflictError
 from pyspark_pravega.settings import Settings
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.in_turn]
 
 CHANGE = "_change_type"
 
@@ -120,7 +120,7 @@ class Truncated(Keyed):
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("LAKE_SEEDS", "6"))))
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_random_histories_of_keys_are_told_behind_the_lake(
     catalog: Catalog, scope: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
@@ -177,7 +177,7 @@ def test_random_histories_of_keys_are_told_behind_the_lake(
     table.check()
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_a_process_that_is_killed_loses_no_row_of_a_key(catalog: Catalog, scope: str, tmp_path: Path) -> None:
     """At each step of tiering; who comes next goes on."""
     table = Truncated(catalog, scope, tmp_path, random.Random(7))

@@ -38,7 +38,7 @@ from pyspark_pravega.connector.write import WriteJob, WritePlan
 from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.lake import Between, LakeFile, iceberg, laid_out, spans
 
-pytestmark = pytest.mark.server
+pytestmark = [pytest.mark.server, pytest.mark.in_turn]
 
 TIMES = ("years({})", "months({})", "days({})")
 TRANSFORMS: dict[type[t.DataType], tuple[str, ...]] = {
@@ -81,7 +81,7 @@ def any_layout(schema: t.StructType, dice: random.Random) -> dict[str, str]:
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("LAKE_SEEDS", "2"))))
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda one: one.__module__)
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_histories_are_as_they_were_however_files_are_laid_out(
     catalog: Catalog,
     scope: str,
@@ -202,7 +202,7 @@ def of_iceberg(table: Table) -> Any:
     return load_catalog("pravega", type="sql", **table.alone()).load_table(iceberg_name(table.stream))
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_each_file_is_of_one_partition_and_sorted_and_others_are_passed_over(
     catalog: Catalog, scope: str, tmp_path: Path
 ) -> None:

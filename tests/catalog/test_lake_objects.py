@@ -120,7 +120,7 @@ def stored(
     return Stored(catalog, scope, tmp_path, objects, relay)
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_a_table_is_tiered_and_read_as_in_a_folder(stored: Stored) -> None:
     for _ in range(2):
         stored.insert(20)
@@ -135,7 +135,7 @@ def test_a_table_is_tiered_and_read_as_in_a_folder(stored: Stored) -> None:
     stored.clean()
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 @pytest.mark.parametrize("how", FAULTS)
 def test_each_request_of_tiering_may_fail(stored: Stored, how: str) -> None:
     """Whichever it is, nothing is lost or doubled, the next call goes on, and `clean_lake` finds what is left.
@@ -167,7 +167,7 @@ def test_each_request_of_tiering_may_fail(stored: Stored, how: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("LAKE_SEEDS", "2"))))
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_random_histories_with_faults_give_what_a_dict_gives(stored: Stored, seed: int) -> None:
     dice = random.Random(seed)
     stored.insert()
@@ -203,7 +203,7 @@ def test_random_histories_with_faults_give_what_a_dict_gives(stored: Stored, see
     stored.glance()
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_faults_that_pass_are_waited_for(
     catalog: Catalog, scope: str, tmp_path: Path, objects: ObjectStore, relay: Relay
 ) -> None:

@@ -55,7 +55,7 @@ class Wide(Keyed):
         return [name for _, name in self.versions[max(self.versions)]]
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_stream_reads_each_file_about_once(
     catalog: Catalog,

@@ -384,7 +384,7 @@ def holds(condition: Any, row: Mapping[str, Any]) -> bool | None:
     return bool(own in values) if comparison == "IN" else bool(_COMPARISONS[comparison](own, values[0]))
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 @pytest.mark.parametrize(
     ("table_format", "segments", "block_bytes"), [("avro", 1, 1), ("json", 3, 1 << 20), ("protobuf", 2, 600)]
 )

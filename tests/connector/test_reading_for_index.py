@@ -114,7 +114,7 @@ class IndexedHistory(History):
         assert plan_scan(self.definition(), ScanRequest(columns=["id"], condition=condition)).size == 0
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 @pytest.mark.parametrize(("table_format", "segments"), [("avro", 1), ("json", 3), ("protobuf", 2)])
 def test_whatever_happens_meanwhile_no_query_loses_a_row(
     catalog: Catalog, scope: str, monkeypatch: pytest.MonkeyPatch, table_format: str, segments: int

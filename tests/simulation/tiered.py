@@ -118,7 +118,7 @@ class IcebergModel:
 class TableView:
     """In place of an `IcebergTable` and of a `Change`: the table as it was when it was looked at."""
 
-    store, folder, name, schema = None, "", "orders", _COLUMNS
+    store, folder, location, name, schema = None, "", "", "orders", _COLUMNS
     _replaces = False
 
     def __init__(self, model: IcebergModel) -> None:
@@ -129,7 +129,10 @@ class TableView:
     def columns(self) -> list[str]:
         return []
 
-    def change(self, _: Any, __: Any, *, replaces: bool) -> TableView:
+    def change(self, _: Any, __: Any, *, replaces: bool, gone: Any = None, exact: Sequence[str] = ()) -> TableView:
+        # Tables here have no key.
+        assert gone is None
+        assert not exact
         self._replaces = replaces
         return self
 

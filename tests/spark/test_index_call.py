@@ -66,7 +66,7 @@ def write_directly(catalog: Catalog, java: JavaPrograms, table: str, rows: list[
     java.run("interop.FormatWrite", *arguments, stdin="\n".join(lines) + "\n")
 
 
-@pytest.mark.in_turn(9)
+@pytest.mark.in_turn(8)
 @pytest.mark.parametrize("way", [JAVA, BEFORE, MIXED])
 @pytest.mark.parametrize("table_format", ["avro", "json", "protobuf"])
 def test_any_condition_gives_the_rows_that_parquet_gives(

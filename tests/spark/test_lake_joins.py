@@ -29,7 +29,7 @@ def lakes(spark: SparkSession, sandbox: Sandbox, tmp_path: Path) -> Iterator[str
     yield from test_lake_in_spark.catalog_in(spark, sandbox, tmp_path / "lake")
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 @pytest.mark.parametrize("key", [None, "id"])
 def test_a_join_reads_the_files_that_can_match(
     spark: SparkSession, namespace: str, lakes: str, tmp_path: Path, key: str | None
@@ -72,7 +72,7 @@ def test_a_join_reads_the_files_that_can_match(
         assert kind != "inner" or len(saved) >= 4, (kind, saved)
 
 
-@pytest.mark.in_turn
+@pytest.mark.in_turn(8)
 def test_files_and_row_groups_that_cant_match_arent_read(
     spark: SparkSession, namespace: str, lakes: str, tmp_path: Path
 ) -> None:

@@ -44,7 +44,7 @@ from pyspark_pravega.connector.options import WriteOptions
 from pyspark_pravega.connector.write.job import WriteJob
 from pyspark_pravega.connector.write.plan import WritePlan
 
-pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn]
+pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.in_turn(8)]
 
 PREDICATES = int(os.environ.get("SKIPPING_PREDICATES", "500"))
 MIXTURES = int(os.environ.get("SKIPPING_MIXTURES", "20"))
