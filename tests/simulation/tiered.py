@@ -230,7 +230,7 @@ def _tiered(history: TieredHistory) -> Iterator[None]:
         (tiering, "check_kept", lambda _: _COLUMNS),
         (tiering, "check_fits", lambda *_: None),
         (tiering, "FileWriter", lambda *_: FilesModel()),
-        (tiering, "_batches", lambda _, parts, commits, __: _batches(history, parts, commits)),
+        (tiering, "_batches", lambda _, parts, commits, *__: _batches(history, parts, commits)),
         (tiering, "uuid", uuids),
         (releasing, "_log", SimpleNamespace(warning=lambda *_: None)),
         (versions, "segment_states", lambda pool, stream, ids: history.cluster.segment_states(ids)),
