@@ -99,7 +99,7 @@ class _Benchmark:
         size = sum(Path(path).stat().st_size for path in files)
         self.lines.append(f"{len(files)} files of {size / 1e6:,.0f} MB in all.")
         self._table(
-            "files",
+            "rows in files",
             self.events * _IN_LAKE // 10,
             self._cases(lake=tiered, Parquet_scan_by_Spark=lambda: self.spark.read.parquet(*files)),
         )

@@ -12,7 +12,7 @@ from pyspark_pravega.lake.columns import POSITIONS, VERSION, check_lake_columns,
 from pyspark_pravega.lake.configuration import LakeConfiguration
 from pyspark_pravega.lake.extra import load_iceberg
 from pyspark_pravega.lake.files import NO_END, Between, FileWriter, LakeFile, LakeSnapshot, made_by, read_file
-from pyspark_pravega.lake.laid_out import LaidOutWriter
+from pyspark_pravega.lake.laid_out import LaidOutWriter, runs_of
 from pyspark_pravega.lake.layout import (
     PARTITIONED_BY,
     SORTED_BY,
@@ -70,5 +70,6 @@ __all__ = [
     "read_groups",
     "read_span",
     "rows_of_versions",
+    "runs_of",
     "sorted_by",
 ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from functools import lru_cache
+from itertools import islice
 
 import numpy as np
 import pyarrow as pa
@@ -25,20 +27,26 @@ def columns_with_dictionaries(rows: pa.Table) -> list[str]:
     Returns:
         Paths as Parquet has them.
     """
+    step = -(-max(1, rows.num_rows) // _SAMPLE_ROWS)
+    sample = rows.take(pa.array(np.arange(0, rows.num_rows, step)))
+    return [
+        path
+        for field, paths in zip(rows.schema, _paths(rows.schema), strict=True)
+        if pa.types.is_nested(field.type) or _repeats(sample.column(field.name))
+        for path in paths
+    ]
+
+
+@lru_cache(maxsize=16)
+def _paths(schema: pa.Schema) -> list[list[str]]:
+    """What Parquet makes of each column. A file for each partition may be written of one schema."""
     import pyarrow.parquet as pq
 
     empty = io.BytesIO()
-    pq.write_table(rows.schema.empty_table(), empty)
+    pq.write_table(schema.empty_table(), empty)
     names = pq.read_metadata(empty).schema
-    step = -(-max(1, rows.num_rows) // _SAMPLE_ROWS)
-    sample = rows.take(pa.array(np.arange(0, rows.num_rows, step)))
-    some, leaf = [], 0
-    for field in rows.schema:
-        leaves = _leaves(field.type)
-        if pa.types.is_nested(field.type) or _repeats(sample.column(field.name)):
-            some += [names.column(at).path for at in range(leaf, leaf + leaves)]
-        leaf += leaves
-    return some
+    leaves = iter(range(len(names)))
+    return [[names.column(at).path for at in islice(leaves, _leaves(field.type))] for field in schema]
 
 
 def _repeats(values: pa.ChunkedArray) -> bool:

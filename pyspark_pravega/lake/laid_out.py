@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -44,6 +45,16 @@ class PartitionValue:
     column: str
     values: Callable[[pa.Array], pa.Array]
     """Those of a column's values, as Iceberg keeps them."""
+
+
+def runs_of(numbers: npt.NDArray[Any]) -> list[tuple[int, int]]:
+    """Where runs of equal numbers begin, and where each ends.
+
+    Args:
+        numbers: none is negative.
+    """
+    begins = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
+    return list(zip(begins, [*begins[1:], len(numbers)], strict=True))
 
 
 class LaidOutWriter:
@@ -138,10 +149,10 @@ class LaidOutWriter:
             # So that they stay small, however many there are.
             codes = np.unique(codes, return_inverse=True)[1]
         order = np.argsort(codes, kind="stable")
-        begins = np.flatnonzero(np.diff(codes[order], prepend=-1)).tolist()
-        if len(begins) > 1:
+        runs = runs_of(codes[order])
+        if len(runs) > 1:
             batch = batch.take(pa.array(order))
-        for begin, end in zip(begins, [*begins[1:], len(order)], strict=True):
+        for begin, end in runs:
             key = tuple(some[int(order[begin])].as_py() for some in values)
             yield key, batch.slice(begin, end - begin)
 
@@ -222,15 +233,16 @@ class LaidOutWriter:
         rows = rows.take(_sorted(rows, self._order))
         places = [number * rows.num_rows // files for number in range(1, files)]
         begins = rows.slice(0, 0) if self._begins is None else self._begins
-        order = _sorted(pa.concat_tables([begins, rows]).combine_chunks(), self._order).to_numpy()
-        which = order[order < begins.num_rows]
-        reached = np.cumsum(order >= begins.num_rows)[order < begins.num_rows]
+        both = pa.concat_tables([begins, rows]).combine_chunks()
+        order = _sorted(both, self._order).to_numpy()
+        are_begins = order < begins.num_rows
+        which, reached = order[are_begins], np.cumsum(~are_begins)[are_begins]
         edges = []
         for place in places:
             nearest = int(np.argmin(np.abs(reached - place))) if len(reached) else 0
             is_near = len(reached) and abs(int(reached[nearest]) - place) * files * _NEAR <= rows.num_rows
             edges.append(int(which[nearest]) if is_near else begins.num_rows + place)
-        return pa.concat_tables([begins, rows]).combine_chunks().take(pa.array(edges))
+        return both.take(pa.array(edges))
 
     def _write_files(self, batches: Iterator[pa.RecordBatch], most: int) -> None:
         held: list[pa.RecordBatch] = []
@@ -260,9 +272,7 @@ class LaidOutWriter:
         if self._order[0].column != POSITIONS[0]:
             yield rows
             return
-        segments = rows.column(POSITIONS[0]).to_numpy()
-        begins = np.flatnonzero(np.diff(segments, prepend=-1)).tolist()
-        for begin, end in zip(begins, [*begins[1:], len(segments)], strict=True):
+        for begin, end in runs_of(rows.column(POSITIONS[0]).to_numpy()):
             yield rows.slice(begin, end - begin)
 
 
@@ -276,8 +286,7 @@ def _by_ranges(
     are_edges = places < edges.num_rows
     numbers = np.cumsum(are_edges)[~are_edges]
     rows = batch.take(pa.array((places[~are_edges] - edges.num_rows).astype(np.int64)))
-    begins = np.flatnonzero(np.diff(numbers, prepend=-1)).tolist()
-    for begin, end in zip(begins, [*begins[1:], len(numbers)], strict=True):
+    for begin, end in runs_of(numbers):
         yield int(numbers[begin]), rows.slice(begin, end - begin)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,15 +98,16 @@ def data_file(io: FileIO, metadata: TableMetadata, path: str, key: Key, exact: S
     with source.open() as content:
         figures = pq.read_metadata(content)
     schema = metadata.schema()
+    ids = parquet_path_to_id_mapping(schema)
     statistics = data_file_statistics_from_parquet_metadata(
         parquet_metadata=figures,
         stats_columns=compute_statistics_plan(
             schema, {**metadata.properties, **{f"{_MODE}.{name}": "full" for name in exact}}
         ),
-        parquet_column_mapping=parquet_path_to_id_mapping(schema),
+        parquet_column_mapping=ids,
     )
     known = statistics.to_serialized_dict()
-    for field_id in _untold(figures, schema):
+    for field_id in _untold(figures, ids):
         for bounds in (known["lower_bounds"], known["upper_bounds"]):
             bounds.pop(field_id, None)
     file = DataFile.from_args(
@@ -124,11 +125,11 @@ def data_file(io: FileIO, metadata: TableMetadata, path: str, key: Key, exact: S
     return file
 
 
-def _untold(figures: pq.FileMetaData, schema: Schema) -> set[int]:
+def _untold(figures: pq.FileMetaData, ids: Mapping[str, int]) -> set[int]:
     """Columns with a row group whose least and greatest values aren't known, as texts of many letters have none:
     pyiceberg takes those of the other row groups for the file's.
     """
-    ids, some = parquet_path_to_id_mapping(schema), set()
+    some = set()
     for number in range(figures.num_row_groups):
         group = figures.row_group(number)
         for index in range(group.num_columns):

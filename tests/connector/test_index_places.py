@@ -288,7 +288,7 @@ class History:
         ledger, definition = self.ledger, self.definition()
         last, columns = ledger.state().version, {column.key: column for column in indexed_columns(definition)}
         current = {part.segment_id for part in take_snapshot(self.catalog.client, self.stream).parts}
-        for version, index in ledger.indexes().of_versions(range(self.learnt + 1, last + 1)).items():
+        for version, index in ledger.indexes().of_versions(range(self.learnt + 1, last + 1)):
             (commit,) = ledger.commits([version])
             assert sum(block.rows for block in index.blocks) <= commit.rows
             for block in index.blocks:

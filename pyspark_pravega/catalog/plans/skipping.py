@@ -20,8 +20,6 @@ from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition, indexed_columns
 from pyspark_pravega.serde.lenient import PERMISSIVE
 
-_AT_ONCE = 500
-"""Versions that are asked for together."""
 _MOST_BLOCKS = 100_000
 """Kept in memory of a table; of more, the figures of older commits are kept as a whole."""
 _MOST_TABLES = 100
@@ -65,8 +63,7 @@ class _Indexes:
         if not self.up_to:
             oldest = ledger.first_commit()
             first = last + 1 if oldest is None else oldest.version
-        for low in range(first, last + 1, _AT_ONCE):
-            self.by_version.update(ledger.indexes().of_versions(range(low, min(last + 1, low + _AT_ONCE))))
+        self.by_version.update(ledger.indexes().of_versions(range(first, last + 1)))
         self.up_to = last
         return True
 

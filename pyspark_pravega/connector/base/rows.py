@@ -191,14 +191,14 @@ def check_in_lake(
 
 def _all_groups(store: Store, paths: Sequence[str]) -> tuple[GroupOfRows, ...]:
     """The row groups of files. In a bucket each file takes a request, so some are looked at together."""
-    shares = [paths[number::_AT_ONCE] for number in range(min(_AT_ONCE, len(paths)))]
-    looks = [partial(_groups_by_path, store, share) for share in shares]
-    by_path = {path: groups for some in (all_together(looks) if looks else ()) for path, groups in some.items()}
-    return tuple(group for path in paths for group in by_path[path])
+    size = max(1, -(-len(paths) // _AT_ONCE))
+    shares = [paths[first : first + size] for first in range(0, len(paths), size)]
+    looks = all_together([partial(_groups_of, store, share) for share in shares])
+    return tuple(group for groups in looks for group in groups)
 
 
-def _groups_by_path(store: Store, paths: Sequence[str]) -> dict[str, list[GroupOfRows]]:
-    return {path: groups_in(store, path) for path in paths}
+def _groups_of(store: Store, paths: Sequence[str]) -> list[GroupOfRows]:
+    return [group for path in paths for group in groups_in(store, path)]
 
 
 def columns_there(settings: Settings, metadata: str, snapshot: int) -> StructType:

@@ -21,7 +21,7 @@ class Coverage:
             columns: the columns that are to have figures.
         """
         self._keys = [{column.key, column.read_key} for column in columns]
-        self._parts: list[tuple[Part, ...]] = [()] * len(columns)
+        self._parts: list[list[Part]] = [[] for _ in columns]
 
     def add(self, index: BlockIndex) -> None:
         """Count on an index.
@@ -29,10 +29,9 @@ class Coverage:
         Args:
             index: with places in the stream.
         """
-        parts = index.whole.parts
-        for number, keys in enumerate(self._keys):
+        for keys, known in zip(self._keys, self._parts, strict=True):
             if keys.intersection(index.columns):
-                self._parts[number] = joined((*self._parts[number], *parts))
+                known += index.whole.parts
 
     def lacks(self, parts: Iterable[Part]) -> tuple[Part, ...]:
         """What has no figures of some of the columns.

@@ -19,9 +19,6 @@ from pyspark_pravega.connector.table import INDEX_COLUMNS, TableDefinition, inde
 from pyspark_pravega.errors import UnsupportedOperationError
 from pyspark_pravega.serde.formats import REGISTERED
 
-_AT_ONCE = 500
-"""Versions that are asked for together."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Unindexed:
@@ -87,9 +84,9 @@ def unindexed(client: Client, ledger: Ledger, columns: Sequence[IndexedColumn]) 
     there = tuple(Part(part.segment_id, part.start, part.end) for part in snapshot.parts if part.size)
     coverage, read = Coverage(columns), log.read()
     oldest = ledger.first_commit()
-    for low in range(snapshot.version + 1 if oldest is None else oldest.version, snapshot.version + 1, _AT_ONCE):
-        for index in log.of_versions(range(low, min(snapshot.version + 1, low + _AT_ONCE))).values():
-            coverage.add(index)
+    first = snapshot.version + 1 if oldest is None else oldest.version
+    for _, index in log.of_versions(range(first, snapshot.version + 1)):
+        coverage.add(index)
     unneeded = []
     for number, index in sorted(read.by_number.items(), reverse=True):
         if coverage.lacks_of(index, there):

@@ -19,7 +19,7 @@ from pyspark_pravega.connector.read import (
 )
 from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
-from pyspark_pravega.lake import POSITIONS, VERSION
+from pyspark_pravega.lake import POSITIONS, VERSION, runs_of
 
 
 class LastRowsReader(KeyedReader):
@@ -131,8 +131,7 @@ def last_rows(
             segments = batch.column(segment_column).to_numpy()
             offsets = batch.column(offset_column).to_numpy()
             # A batch may be of several segments, one behind the other.
-            begins = [int(index) for index in np.flatnonzero(np.diff(segments, prepend=-1))]
-            for begin, end in zip(begins, [*begins[1:], len(segments)], strict=True):
+            for begin, end in runs_of(segments):
                 one = by_segment[int(segments[begin])]
                 versions = one.versions[one.indexes(offsets[begin:end])]
                 some = batch.slice(begin, end - begin).append_column(version, pa.array(versions))

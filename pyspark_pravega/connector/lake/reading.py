@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -308,19 +309,21 @@ def wanted_in_lake(
     Returns:
         The partitions that are left, and how many bytes of files that saves; None where all are wanted as they are.
     """
+    # Nearly always all partitions are of one snapshot, of which a join may want thousands of values.
+    wanted_files = cache(partial(_wanted_files, definition, predicates))
     saved, is_told = 0, False
     left: list[InputPartition] = []
     for one in partitions:
         some: InputPartition | None = one
         if isinstance(one, LakePartition):
-            wanted, paths = _wanted_files(definition, one.store, one.metadata, one.snapshot, predicates)
+            wanted, paths = wanted_files(one.store, one.metadata, one.snapshot)
             if wanted:
                 shares = [share for share in one.shares if share.path in paths]
                 saved += sum(share.size for share in one.shares) - sum(share.size for share in shares)
                 some, is_told = one.narrowed(shares, wanted) if shares else None, True
         elif type(one) is ChainPartition and one.lake is not None:
             rows = one.lake
-            wanted, paths = _wanted_files(definition, rows.store, rows.base.metadata, rows.base.snapshot, predicates)
+            wanted, paths = wanted_files(rows.store, rows.base.metadata, rows.base.snapshot)
             if wanted:
                 groups = tuple(group for group in rows.groups if group.path in paths)
                 lake = replace(rows, groups=groups, wanted=(*rows.wanted, *wanted)) if groups else None
@@ -333,7 +336,7 @@ def wanted_in_lake(
 
 
 def _wanted_files(
-    definition: TableDefinition, store: Store, metadata: str, snapshot: int, predicates: Predicates
+    definition: TableDefinition, predicates: Predicates, store: Store, metadata: str, snapshot: int
 ) -> tuple[tuple[Between, ...], set[str]]:
     """Which values are wanted, and the files that may have them; none where nothing is told, or all that is gone."""
     try:

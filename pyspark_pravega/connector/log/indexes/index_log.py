@@ -8,8 +8,8 @@ entries, or nothing. A number is never given again.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
@@ -26,8 +26,8 @@ from pyspark_pravega.connector.log.entry_keys import (
 from pyspark_pravega.connector.log.json_table import Change, JsonTable
 from pyspark_pravega.errors import ConflictError
 
-_AT_ONCE = 20
-"""Entries that are asked for together: each may have a megabyte."""
+_VERSIONS_AT_ONCE, _AT_ONCE = 500, 20
+"""Versions, and entries, that are asked for together: each entry may have a megabyte."""
 _NONE: Mapping[int, BlockIndex] = MappingProxyType({})
 
 
@@ -70,19 +70,17 @@ class IndexLog:
         """Use an opened log; see `Ledger.indexes`."""
         self._table = table
 
-    def of_versions(self, versions: Iterable[int]) -> dict[int, BlockIndex]:
-        """The indexes of completed versions, of those that have one.
+    def of_versions(self, versions: Sequence[int]) -> Iterator[tuple[int, BlockIndex]]:
+        """The indexes of completed versions, of those that have one. Some are asked for at a time.
 
         Args:
             versions: which ones.
         """
-        some = list(versions)
-        documents = self._table.get(*map(index_key, some))
-        return {
-            version: BlockIndex.of_content(document.content)
-            for version, document in zip(some, documents, strict=True)
-            if document is not None
-        }
+        for first in range(0, len(versions), _VERSIONS_AT_ONCE):
+            some = versions[first : first + _VERSIONS_AT_ONCE]
+            for version, document in zip(some, self._table.get(*map(index_key, some)), strict=True):
+                if document is not None:
+                    yield version, BlockIndex.of_content(document.content)
 
     def read(self, known: Mapping[int, BlockIndex] = _NONE) -> ReadIndexes:
         """What there is of events that were read.
@@ -95,7 +93,7 @@ class IndexLog:
         by_number = {number: known[number] for number in listed.numbers if number in known}
         for first in range(0, len(missing), _AT_ONCE):
             by_number |= self._entries(missing[first : first + _AT_ONCE])
-        return ReadIndexes(**{**vars(listed), "by_number": by_number})
+        return replace(listed, by_number=by_number)
 
     def add(self, columns: tuple[tuple[str, ...], ...], blocks: Sequence[Block]) -> None:
         """Note the figures of events that were read.
