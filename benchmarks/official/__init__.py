@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,6 +15,8 @@ _HERE = Path(__file__).parent
 _COMPILER, _LIBRARIES = (
     Bundle(f"official-{name}", _HERE / f"{name}.xml", _HERE / f"{name}.sha256") for name in ("compiler", "libraries")
 )
+_NEWER_THAN_SPARKS = ("guava", "gson")
+"""What Pravega's client needs newer than Spark 3.5 has it. Of all else that both have Spark's own is taken."""
 _SPARK_JARS = "import pathlib, pyspark; print(pathlib.Path(pyspark.__file__).parent / 'jars')"
 
 
@@ -32,7 +35,8 @@ def connector(checkout: Path, python: Path, folder: Path) -> list[Path]:
         subprocess.CalledProcessError: it can't be compiled.
     """
     spark = subprocess.run([str(python), "-c", _SPARK_JARS], check=True, stdout=subprocess.PIPE, text=True).stdout
-    libraries = [*_jars(_LIBRARIES), *_jars(JAVA_CLIENT)]
+    of_spark = {_module(jar) for jar in Path(spark.strip()).glob("*.jar")} - {*_NEWER_THAN_SPARKS}
+    libraries = [jar for jar in (*_jars(_LIBRARIES), *_jars(JAVA_CLIENT)) if _module(jar) not in of_spark]
     sources = checkout / "src" / "main"
     compiler = [str(java()), "-cp", _path(_jars(_COMPILER)), "scala.tools.nsc.Main", "-nowarn", "-d", str(folder)]
     on = _path([Path(spark.strip()) / "*", *libraries])
@@ -44,6 +48,10 @@ def connector(checkout: Path, python: Path, folder: Path) -> list[Path]:
 
 def _jars(bundle: Bundle) -> list[Path]:
     return sorted(fetch(bundle).glob("*.jar"))
+
+
+def _module(jar: Path) -> str:
+    return re.sub(r"-\d.*", "", jar.name)
 
 
 def _path(places: list[Path]) -> str:

@@ -57,6 +57,7 @@ from pyspark_pravega.serde.native import describe
 from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.settings import KEYS, SESSION_PREFIX, canonical_key
 from pyspark_pravega.spark.types import StructType
+from pyspark_pravega.together import together
 from pyspark_pravega.values import listed, literal, names_of
 
 CODEC = "codec"
@@ -225,8 +226,8 @@ def is_of_key(routing: str, key: Sequence[str], schema: StructType) -> bool:
     return bool(columns) and set(columns) <= set(key)
 
 
-def shown_properties(definition: TableDefinition) -> dict[str, str]:
-    """What SHOW TBLPROPERTIES and DESCRIBE EXTENDED show.
+def loaded_properties(definition: TableDefinition) -> dict[str, str]:
+    """Those of a table's properties that are known without asking for more.
 
     Args:
         definition: what the stream is as a table.
@@ -236,8 +237,20 @@ def shown_properties(definition: TableDefinition) -> dict[str, str]:
         FORMAT: definition.format,
         CODEC: describe(definition.codec),
         **{k: value for k, value in given_properties(definition.properties).items() if k != COLUMNS},
-        **({COMPATIBILITY: definition.compatibility} if definition.compatibility else {}),
-        **shown(definition.configuration),
+    }
+
+
+def shown_properties(definition: TableDefinition) -> dict[str, str]:
+    """What SHOW TBLPROPERTIES and DESCRIBE EXTENDED show.
+
+    Args:
+        definition: what the stream is as a table.
+    """
+    policy, configuration = together(lambda: definition.compatibility, lambda: definition.configuration)
+    return {
+        **loaded_properties(definition),
+        **({COMPATIBILITY: policy} if policy else {}),
+        **shown(configuration),
     }
 
 

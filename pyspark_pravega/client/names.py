@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Self
@@ -160,3 +161,15 @@ class StreamSegments:
     def ids(self) -> tuple[int, ...]:
         """The segments' ids, ordered by key range."""
         return tuple(r.segment_id for r in self.ranges)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentList:
+    """The segments of a stream from its head to its tail."""
+
+    current: StreamSegments
+    """Those that take events; none of a sealed stream."""
+    head: Mapping[int, int]
+    """The cut behind which everything has been truncated; segment stores know of later truncations."""
+    ids: tuple[int, ...]
+    """All segments in ascending order: predecessors before successors."""

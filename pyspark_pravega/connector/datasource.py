@@ -288,11 +288,12 @@ class DefaultSource(DataSource):
                 f'option "format" must be one of {", ".join(FORMATS)}, or package.module:Class, not "{given}"'
             )
         if wanted in (RAW, STRING):
-            configuration = client.controller.stream_configuration(stream)
-            return raw_definition(settings, stream, configuration, TableProperties(), text=wanted == STRING)
+            # Whether there is such a stream.
+            client.controller.stream_configuration(stream)
+            return raw_definition(settings, stream, TableProperties(), text=wanted == STRING)
         definition = load_definition(client, settings, stream, EventOptions.parse(options))
         if wanted == JSON and definition.format == RAW and not definition.properties:
-            return document_definition(settings, stream, definition.configuration)
+            return document_definition(settings, stream)
         if wanted and not custom and wanted != definition.format:
             raise ConfigurationError(
                 f'the events of stream "{stream}" are in format {definition.format}, not in {wanted}, which option '

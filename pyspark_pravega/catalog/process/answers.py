@@ -15,7 +15,7 @@ from pyspark_pravega.catalog.plans import NarrowedScan, Plan, PlannedScan, Query
 from pyspark_pravega.catalog.process import messages
 from pyspark_pravega.catalog.process.parameters import KIND
 from pyspark_pravega.catalog.process.pickles import pickled_read, text_of
-from pyspark_pravega.catalog.properties import shown_properties
+from pyspark_pravega.catalog.properties import loaded_properties, shown_properties
 from pyspark_pravega.catalog.pushdown import routing_columns
 from pyspark_pravega.connector.indexing import BLOCK_COLUMNS
 from pyspark_pravega.connector.key_value import METADATA_COLUMNS, VERSION, KeyValueDefinition, KeyValuePlan, made_as
@@ -31,6 +31,17 @@ from pyspark_pravega.connector.table import (
     with_defaults,
 )
 from pyspark_pravega.errors import InvalidNameError
+
+
+def properties(definition: TableDefinition | KeyValueDefinition) -> dict[str, str]:
+    """All properties of a table.
+
+    Args:
+        definition: what it is.
+    """
+    if isinstance(definition, KeyValueDefinition):
+        return statements.shown_key_value_properties(definition)
+    return shown_properties(definition)
 
 
 def table(definition: TableDefinition | KeyValueDefinition) -> messages.Table:
@@ -53,7 +64,7 @@ def _stream_table(definition: TableDefinition) -> messages.Table:
     message: messages.Table = {
         "schema": with_defaults(definition.schema, defaults).json(),
         "checks": [] if CHECKS in not_parsed else _checks(definition.properties.checks),
-        "properties": shown_properties(definition),
+        "properties": loaded_properties(definition),
         "stream": str(definition.stream),
         "id": f"{definition.stream} {definition.group_made}" if definition.group_made else None,
         "primaryKey": [] if definition.key is None else list(definition.key.columns),
@@ -101,7 +112,7 @@ def _key_value_table(definition: KeyValueDefinition) -> messages.Table:
     return {
         "schema": with_defaults(definition.schema, defaults).json(),
         "checks": _checks(definition.properties.checks),
-        "properties": statements.shown_key_value_properties(definition),
+        "properties": statements.loaded_key_value_properties(definition),
         "stream": str(definition.stream),
         "id": made_as(definition.segments),
         "primaryKey": names,

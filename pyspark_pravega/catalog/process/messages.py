@@ -55,6 +55,9 @@ class Table(TypedDict):
     """As Spark's JSON of a schema, with defaults of columns in their metadata."""
     checks: list[CheckConstraint]
     properties: dict[str, str]
+    """Those that are known without asking for more; `tableProperties` tells all."""
+    whole: NotRequired[bool]
+    """Whether these are all."""
     stream: str
     id: str | None
     """Another one when the table is dropped and made again; None where that isn't known."""

@@ -156,6 +156,10 @@ class CatalogMethods:
                 pass
             raise
 
+    def table_properties(self, namespace: list[str], table: str) -> dict[str, str]:
+        """All properties of a table, also those that others keep: the controller, and the registry."""
+        return answers.properties(self.catalog.relation(namespace, table))
+
     def load_table_at(
         self, namespace: list[str], table: str, version: str | None = None, timestamp: int | None = None
     ) -> Table:
@@ -246,7 +250,7 @@ class CatalogMethods:
             create=create,
             replace=replace,
         )
-        message = answers.table(definition)
+        message = answers.table(definition) | {"properties": answers.properties(definition), "whole": True}
         message["staged"] = answers.staged(staged)
         return message
 

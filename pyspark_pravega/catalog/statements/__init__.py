@@ -12,7 +12,11 @@ below, the connector, the registry and serde.
 from pyspark_pravega.catalog.statements.altering import Altering
 from pyspark_pravega.catalog.statements.append_only import AppendOnly
 from pyspark_pravega.catalog.statements.constraint_changes import ConstraintChanges
-from pyspark_pravega.catalog.statements.key_values import KeyValueTables, shown_key_value_properties
+from pyspark_pravega.catalog.statements.key_values import (
+    KeyValueTables,
+    loaded_key_value_properties,
+    shown_key_value_properties,
+)
 from pyspark_pravega.catalog.statements.metadata_tables import MetadataTables, is_metadata
 from pyspark_pravega.catalog.statements.namespaces import Namespaces
 from pyspark_pravega.catalog.statements.procedures import (
@@ -51,6 +55,7 @@ __all__ = [
     "View",
     "Views",
     "is_metadata",
+    "loaded_key_value_properties",
     "quoted",
     "shown_key_value_properties",
 ]

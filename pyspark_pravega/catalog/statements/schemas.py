@@ -108,14 +108,15 @@ class Schemas:
             ConfigurationError: there is no such policy, or the stream has no schema.
         """
         definition = self._replacing.finish_left(self._base.definition(stream, age_s=0))
-        if definition.registered is None or definition.compatibility is None:
+        before = definition.compatibility
+        if before is None:
             raise ConfigurationError(
                 f'stream "{stream}" has no schema that could be compatible: give it one with CALL register_schema'
             )
         wanted = check_compatibility(definition.format, {COMPATIBILITY: policy})
         self._base.registry_of(stream).update_compatibility(stream.scope, stream.name, wanted)
         self._base.forget(stream)
-        return definition.compatibility
+        return before
 
     def add(self, stream: Stream, schema: Schema) -> VersionInfo:
         """Make a schema the latest one of a stream's group.

@@ -16,7 +16,7 @@ from pyspark_pravega.client.connections.absent import Presence
 from pyspark_pravega.client.connections.connection import Connection
 from pyspark_pravega.client.connections.tokens import Tokens
 from pyspark_pravega.client.controller import Controller
-from pyspark_pravega.client.names import Stream, StreamSegments
+from pyspark_pravega.client.names import SegmentList, Stream, StreamSegments
 from pyspark_pravega.deadlines import Limit, Retries
 from pyspark_pravega.errors import SegmentStoreUnavailableError, TokenExpiredError, WrongHostError
 from pyspark_pravega.security import Tls
@@ -26,6 +26,8 @@ MOST_TOLD = 64
 """The endpoints of so many segments are told to other processes, which ask for the others."""
 IDLE_S = 5.0
 """A connection that nobody has used for so long is tried out before it is used."""
+_KEPT_LISTS = 4096
+"""Of so many streams the segments are remembered."""
 REPLY_S = 30.0
 """How long a reply may take of a segment store that is there, before it is asked for again."""
 
@@ -72,6 +74,8 @@ class ConnectionPool:
         self._endpoints: dict[tuple[Stream, int], tuple[str, int]] = {}
         self.table_segments: dict[tuple[str, str], StreamSegments] = {}
         """Where key-value tables were when they were last opened, by scope and name."""
+        self.segment_lists: dict[Stream, SegmentList] = {}
+        """The segments of streams, as the controller has told them; see `segments.listed`."""
         self._idle: dict[tuple[str, int], list[Connection]] = defaultdict(list)
         self._lock = threading.Lock()
 
@@ -80,6 +84,17 @@ class ConnectionPool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def keep_segments(self, stream: Stream, segments: SegmentList) -> None:
+        """Remember which segments a stream has.
+
+        Args:
+            stream: the stream.
+            segments: they are.
+        """
+        if len(self.segment_lists) >= _KEPT_LISTS:
+            self.segment_lists.clear()
+        self.segment_lists[stream] = segments
 
     def close(self) -> None:
         """Close the idle connections."""

@@ -1,7 +1,8 @@
 """Bytes of single segments: `reading`, `writing`, events beyond a block (`large_events`), and `gathering`.
 
 `ahead` reads little of many segments, and `spread` writes little to many. `held` bounds the connections of writers.
-`surveying` asks for the states of many streams' segments at once. `gathering` copies what several transactions hold
+`surveying` asks for the states of many streams' segments at once, `listed` for those of one stream's segments,
+whichever these are. `gathering` copies what several transactions hold
 into one. The room uses `connections` and below, and knows no events but their frames.
 """
 
@@ -15,6 +16,7 @@ from pyspark_pravega.client.segments.gathering import (
     target_of,
 )
 from pyspark_pravega.client.segments.held import HeldConnections
+from pyspark_pravega.client.segments.listed import current_ids, states_of_stream
 from pyspark_pravega.client.segments.reading import (
     SegmentState,
     follow_segment,
@@ -36,6 +38,7 @@ __all__ = [
     "SegmentWriter",
     "Staged",
     "append_staged",
+    "current_ids",
     "follow_segment",
     "gather",
     "read_range",
@@ -43,6 +46,7 @@ __all__ = [
     "segment_state",
     "segment_states",
     "staged_sizes",
+    "states_of_stream",
     "store_together",
     "survey",
     "survey_events",

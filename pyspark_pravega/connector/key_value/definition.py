@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from pyspark_pravega.client import Client, KeyValueTable, Stream, StreamConfiguration
+from pyspark_pravega.client import Client, KeyValueTable, Stream
 from pyspark_pravega.client.names import StreamSegments
 from pyspark_pravega.client.policies import KeyValueTableConfiguration
 from pyspark_pravega.connector.key_value.key_layout import KeyLayout
@@ -285,7 +285,6 @@ def _layout(configuration: KeyValueTableConfiguration, properties: KeyValuePrope
 
 def _values(settings: Settings, stream: Stream, properties: KeyValueProperties) -> TableDefinition:
     table_format, of_events = properties.format, TableProperties(properties)
-    dummy = StreamConfiguration()
     schema = None
     if table_format is not None and properties.value_columns is not None:
         schema = own_schema(table_format, properties.value_columns, stream)
@@ -299,12 +298,11 @@ def _values(settings: Settings, stream: Stream, properties: KeyValueProperties) 
             schema=columns,
             format=schema.format,
             codec=schema.codec(columns, _NoEncodings(str(stream)), header=False),
-            configuration=dummy,
             properties=of_events,
         )
     if table_format in (RAW, STRING):
-        return raw_definition(settings, stream, dummy, of_events, text=table_format == STRING)
-    values = schema_definition(settings, stream, dummy, of_events, EventOptions())
+        return raw_definition(settings, stream, of_events, text=table_format == STRING)
+    values = schema_definition(settings, stream, of_events, EventOptions())
     if table_format in REGISTERED and values.registered is None:
         raise GroupNotFoundError(
             f'the values of key-value table "{stream}" are {table_format}, and group "{stream.name}" in namespace '

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut, StreamSegments
+from pyspark_pravega.client import Client, SegmentPart, Stream
 from pyspark_pravega.client.names import SegmentRange, segment_epoch
 from pyspark_pravega.client.positions import SegmentRanges
-from pyspark_pravega.client.segments import segment_states
+from pyspark_pravega.client.segments import states_of_stream
 from pyspark_pravega.connector.log.tiered import Base, Tiered
 from pyspark_pravega.errors import DataLossError
-from pyspark_pravega.together import together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,49 +116,29 @@ def behind_base(snapshot: Snapshot) -> Snapshot:
     return replace(snapshot, parts=(*parts, *own))
 
 
-Bounds = tuple[StreamSegments, StreamCut]
-
-
-def tail_bounds(client: Client, stream: Stream) -> Bounds:
-    """The segments that take events now, and the stream's head: what `take_tail` begins with.
-
-    Args:
-        client: the cluster.
-        stream: the stream.
-    """
-    controller = client.controller
-    return together(lambda: controller.current_segments(stream), lambda: controller.head(stream))
-
-
-def take_tail(client: Client, stream: Stream, bounds: Bounds | None = None) -> Snapshot | None:
+def take_tail(client: Client, stream: Stream) -> Snapshot | None:
     """The stream from its head to its tail, without regard to commits in progress.
 
     Args:
         client: the cluster.
         stream: the stream.
-        bounds: what `tail_bounds` has told before, where that was asked for.
 
     Returns:
-        None when the stream scaled or was truncated meanwhile, also since the bounds were told: then try again.
+        None when the stream was scaled or truncated meanwhile: then try again.
+
+    Raises:
+        StreamNotFoundError: there is no such stream.
     """
-    controller = client.controller
-    current, head = bounds or tail_bounds(client, stream)
-    segment_ids = sorted(current.ids)
-    if segment_ids != sorted(head):
-        segment_ids = sorted({*controller.segments_from(stream, head), *current.ids})
-    states = {}
-    for segment_id, segment in segment_states(client.pool, stream, segment_ids).items():
-        if segment is None:
-            return None
-        states[segment_id] = segment
-    # A current segment that is sealed by now has successors that this list doesn't know.
-    if any(states[segment_id].sealed for segment_id in current.ids):
+    listed = states_of_stream(client.pool, stream)
+    if listed is None:
         return None
+    segments, states = listed
     parts = []
-    for segment_id in segment_ids:
+    for segment_id in segments.ids:
         state = states[segment_id]
-        start = max(state.start_offset, head.get(segment_id, 0))
+        start = max(state.start_offset, segments.head.get(segment_id, 0))
         parts.append(SegmentPart(stream=stream, segment_id=segment_id, start=start, end=max(start, state.write_offset)))
+    current = segments.current
     ranges = {own.segment_id: own for own in current.ranges}
     return Snapshot(stream=stream, parts=tuple(parts), current=frozenset(current.ids), ranges=ranges)
 

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from pyspark_pravega.client import Client, Stream, StreamConfiguration
+from pyspark_pravega.client.segments import current_ids
 from pyspark_pravega.connector.log import Cleaning, State, open_ledger, settled_table
 from pyspark_pravega.connector.options import EventOptions
-from pyspark_pravega.connector.shared import shared_registry
+from pyspark_pravega.connector.shared import shared_client, shared_registry
 from pyspark_pravega.connector.table.dead_letters import DeadLetterSink
 from pyspark_pravega.connector.table.encodings import RegistryEncodings, reading_encodings, writing_encodings
 from pyspark_pravega.connector.table.faults import key_fault, without_fault
@@ -68,15 +69,12 @@ class TableDefinition:
     """One of `serde.formats.FORMATS`, or a custom format (`serde.custom`)."""
     codec: Codec
     """Decodes; `for_writing` gives one that encodes."""
-    configuration: StreamConfiguration
     properties: TableProperties = field(default_factory=TableProperties)
     """What was given at CREATE TABLE."""
     registered: tuple[SchemaInfo, VersionInfo] | None = None
     """The schema in the registry; None for events without one."""
     group_made: int = 0
     """When the group's first schema was added, in ms since 1970; 0 for events without one."""
-    compatibility: str | None = None
-    """The registry's policy for the next schemas; None for events without one."""
     mode: str = FAIL_FAST
     """What becomes of events that can't be decoded: one of `serde.lenient.MODES`."""
     replaced_table: int = 0
@@ -106,6 +104,25 @@ class TableDefinition:
     """Why nothing can be read or written: a property that is kept with the table means nothing here."""
     mode_fault: ConfigurationError | None = None
     """The same of its mode, with which it would be read."""
+
+    @property
+    def configuration(self) -> StreamConfiguration:
+        """The stream's configuration, which the controller is asked for: few need it.
+
+        Raises:
+            StreamNotFoundError: there is no such stream any more.
+        """
+        return shared_client(self.settings).controller.stream_configuration(self.stream)
+
+    @property
+    def compatibility(self) -> str | None:
+        """The registry's policy for the next schemas, which it is asked for; None for events without one.
+
+        Raises:
+            GroupNotFoundError: there are no schemas any more.
+        """
+        registry = None if self.registered is None or self.format not in FORMATS else shared_registry(self.settings)
+        return None if registry is None else registry.group(self.stream.scope, self.stream.name).compatibility
 
     @property
     def schema_name(self) -> str:
@@ -257,20 +274,18 @@ def load_definition(
         UnsupportedTypeError: its schema has a type that can't be mapped.
     """
     events = events or EventOptions()
-    asked = Begun(lambda: client.controller.stream_configuration(stream))
-    located = Begun(lambda: client.controller.current_segments(stream).ids)
+    located = Begun(lambda: current_ids(client.pool, stream))
     try:
         ledger = open_ledger(client, stream)
-        # Which stream it is comes before what it holds: so all else is of this stream, or of a later one.
-        segments = located.result()
-        texts, state = ({}, State()) if ledger is None else settled_table(client, ledger)
     finally:
-        # That there is no such stream is said first.
-        configuration = asked.result()
+        # That there is no such stream is said first. And which stream it is comes before what it holds: so all else is
+        # of this stream, or of a later one.
+        segments = located.result()
+    texts, state = ({}, State()) if ledger is None else settled_table(client, ledger)
     properties = TableProperties(texts if staged is None else staged, of=f'stream "{stream}"')
 
     def define(properties: TableProperties) -> TableDefinition:
-        return schema_definition(settings, stream, configuration, properties, events)
+        return schema_definition(settings, stream, properties, events)
 
     try:
         definition = define(properties)
@@ -278,7 +293,7 @@ def load_definition(
         if not with_faults:
             raise
         has_registry = shared_registry(settings) is not None
-        bare = partial(raw_definition, settings, stream, configuration, properties)
+        bare = partial(raw_definition, settings, stream, properties)
         definition, fault = without_fault(properties, define, bare, error, has_registry=has_registry)
         definition = replace(definition, properties=properties, fault=fault)
     definition = replace(
@@ -307,7 +322,6 @@ def load_definition(
 def schema_definition(
     settings: Settings,
     stream: Stream,
-    configuration: StreamConfiguration,
     properties: TableProperties,
     events: EventOptions,
 ) -> TableDefinition:
@@ -316,7 +330,6 @@ def schema_definition(
     Args:
         settings: where the schema registry is.
         stream: the stream; its scope and name are those of the group.
-        configuration: its configuration.
         properties: the table's properties.
         events: what is stronger than these.
 
@@ -328,9 +341,9 @@ def schema_definition(
     type_name = properties.schema_type if events.schema_type is None else events.schema_type
     registered = registered_in(settings, stream, properties, type_name, custom)
     if custom:
-        return _custom_definition(settings, stream, configuration, properties, custom, registered)
+        return _custom_definition(settings, stream, properties, custom, registered)
     if registered is None:
-        return raw_definition(settings, stream, configuration, properties, text=properties.format == STRING)
+        return raw_definition(settings, stream, properties, text=properties.format == STRING)
     schema = _schema(registered.schema)
     columns = schema.columns()
     encodings = reading_encodings(settings, stream, (registered.schema, registered.version), registered.group_made)
@@ -343,11 +356,9 @@ def schema_definition(
         schema=columns,
         format=schema.format,
         codec=schema.codec(columns, encodings),
-        configuration=configuration,
         properties=properties,
         registered=(registered.schema, registered.version),
         group_made=registered.group_made,
-        compatibility=registered.compatibility,
         types=types,
         encodings=encodings,
     )
@@ -396,7 +407,6 @@ def check_schema_is_there(definition: TableDefinition) -> None:
 def raw_definition(
     settings: Settings,
     stream: Stream,
-    configuration: StreamConfiguration,
     properties: Mapping[str, str],
     *,
     text: bool = False,
@@ -406,7 +416,6 @@ def raw_definition(
     Args:
         settings: the connection.
         stream: the stream.
-        configuration: its configuration.
         properties: the table's properties.
         text: whether the column is a STRING, else it is BINARY.
     """
@@ -416,18 +425,16 @@ def raw_definition(
         schema=StructType([StructField(EVENT, StringType() if text else BinaryType(), False)]),
         format=STRING if text else RAW,
         codec=StringCodec() if text else RawCodec(),
-        configuration=configuration,
         properties=TableProperties(properties),
     )
 
 
-def document_definition(settings: Settings, stream: Stream, configuration: StreamConfiguration) -> TableDefinition:
+def document_definition(settings: Settings, stream: Stream) -> TableDefinition:
     """A stream whose events are JSON texts without a schema: one column `value`, a VARIANT.
 
     Args:
         settings: the connection.
         stream: the stream.
-        configuration: its configuration.
     """
     columns = StructType([StructField("value", VariantType(), True)])
     return TableDefinition(
@@ -436,14 +443,12 @@ def document_definition(settings: Settings, stream: Stream, configuration: Strea
         schema=columns,
         format=JSON,
         codec=DocumentCodec(columns, RegistryEncodings(settings, stream)),
-        configuration=configuration,
     )
 
 
 def _custom_definition(
     settings: Settings,
     stream: Stream,
-    configuration: StreamConfiguration,
     properties: TableProperties,
     name: str,
     registered: Registered | None,
@@ -472,7 +477,6 @@ def _custom_definition(
         schema=columns,
         format=name,
         codec=CustomCodec(name, columns, properties.texts, encodings, header=header, allows=settings.allows_format),
-        configuration=configuration,
         properties=properties,
         registered=(registered.schema, registered.version) if header and registered is not None else None,
         group_made=0 if registered is None else registered.group_made,

@@ -17,7 +17,6 @@ from pyspark_pravega.errors import (
 from pyspark_pravega.registry import SchemaInfo, VersionInfo
 from pyspark_pravega.serde.formats import REGISTERED
 from pyspark_pravega.settings import Settings
-from pyspark_pravega.together import together
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +25,6 @@ class Registered:
 
     schema: SchemaInfo
     version: VersionInfo
-    compatibility: str
     multiple: bool
     """Whether there may be events of other types."""
     group_made: int
@@ -64,9 +62,7 @@ def registered_in(
             )
         return None
     try:
-        group, history = together(
-            lambda: registry.group(stream.scope, stream.name), lambda: registry.history(stream.scope, stream.name)
-        )
+        group, history = registry.group_and_history(stream.scope, stream.name)
     except GroupNotFoundError:
         return None
     if not history:
@@ -95,7 +91,6 @@ def registered_in(
     return Registered(
         schema=schema,
         version=version,
-        compatibility=group.compatibility,
         multiple=group.allow_multiple_types,
         group_made=history[0][2],
     )

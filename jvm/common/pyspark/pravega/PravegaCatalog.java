@@ -10,6 +10,7 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.Set;
 import java.util.TreeMap;
+import java.util.function.Supplier;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.connector.catalog.FunctionCatalog;
@@ -38,6 +39,7 @@ import pyspark.pravega.bridge.Unchecked;
 import pyspark.pravega.catalog.Changes;
 import pyspark.pravega.catalog.CheckedReads;
 import pyspark.pravega.catalog.Constraints;
+import pyspark.pravega.catalog.LookAhead;
 import pyspark.pravega.catalog.PravegaProcedure;
 import pyspark.pravega.catalog.PravegaTable;
 import pyspark.pravega.catalog.RowsTable;
@@ -50,6 +52,7 @@ public class PravegaCatalog extends CheckedReads
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final String BEING_DROPPED = "PRAVEGA_TABLE_BEING_DROPPED";
   private static final String FORMAT = "format";
+  private static final String LOAD = "loadRelation";
   private static final String SESSION_PREFIX = "spark.pravega.";
 
   private String name;
@@ -219,6 +222,17 @@ public class PravegaCatalog extends CheckedReads
   @Override
   public JsonNode ask(Identifier relation, String method, Object... parameters) {
     return about(relation, process::callAgain, method, parameters);
+  }
+
+  @Override
+  public JsonNode loaded(Identifier relation) {
+    Supplier<JsonNode> ahead = LookAhead.take(this, relation);
+    return ahead == null ? ask(relation, LOAD) : about(relation, (method, parameters) -> ahead.get(), LOAD);
+  }
+
+  /** Begins to load a relation. */
+  public Supplier<JsonNode> ahead(Identifier relation) {
+    return process.ahead(LOAD, "namespace", relation.namespace(), "table", relation.name());
   }
 
   private JsonNode about(String[] namespace, String method, Object... parameters) {

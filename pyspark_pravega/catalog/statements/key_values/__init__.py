@@ -4,6 +4,16 @@ It uses `catalog.base` and below, the connector, the registry and serde, and no 
 """
 
 from pyspark_pravega.catalog.statements.key_values.request import is_key_value_request, is_table_type
-from pyspark_pravega.catalog.statements.key_values.tables import KeyValueTables, shown_key_value_properties
+from pyspark_pravega.catalog.statements.key_values.tables import (
+    KeyValueTables,
+    loaded_key_value_properties,
+    shown_key_value_properties,
+)
 
-__all__ = ["KeyValueTables", "is_key_value_request", "is_table_type", "shown_key_value_properties"]
+__all__ = [
+    "KeyValueTables",
+    "is_key_value_request",
+    "is_table_type",
+    "loaded_key_value_properties",
+    "shown_key_value_properties",
+]

@@ -275,8 +275,8 @@ def _exists(stream: Stream) -> StreamExistsError:
     return StreamExistsError(f'key-value table "{stream}" exists already')
 
 
-def shown_key_value_properties(definition: KeyValueDefinition) -> dict[str, str]:
-    """What SHOW TBLPROPERTIES and DESCRIBE EXTENDED show of a key-value table.
+def loaded_key_value_properties(definition: KeyValueDefinition) -> dict[str, str]:
+    """Those of a key-value table's properties that are known without asking for more.
 
     Args:
         definition: the table.
@@ -288,6 +288,15 @@ def shown_key_value_properties(definition: KeyValueDefinition) -> dict[str, str]
         "codec": describe(definition.values.codec),
         PRIMARY_KEY: listed(definition.layout.names),
         **given_properties(definition.properties),
-        **({"compatibility": definition.values.compatibility} if definition.values.compatibility else {}),
         PARTITIONS: str(definition.configuration.partitions),
     }
+
+
+def shown_key_value_properties(definition: KeyValueDefinition) -> dict[str, str]:
+    """What SHOW TBLPROPERTIES and DESCRIBE EXTENDED show of a key-value table.
+
+    Args:
+        definition: the table.
+    """
+    policy = definition.values.compatibility
+    return {**loaded_key_value_properties(definition), **({"compatibility": policy} if policy else {})}

@@ -9,7 +9,7 @@ from pyspark_pravega.client import Client, Stream, TransactionState
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.entries import Intent, State
 from pyspark_pravega.connector.log.ledger import Ledger
-from pyspark_pravega.connector.log.tail import Snapshot, tail_bounds, take_tail
+from pyspark_pravega.connector.log.tail import Snapshot, take_tail
 from pyspark_pravega.deadlines import Limit, Reminders
 from pyspark_pravega.errors import PravegaError, TransactionError, UnavailableError, UnclearAnswerError
 from pyspark_pravega.together import Begun
@@ -65,14 +65,12 @@ def completed(client: Client, ledger: Ledger, state: State) -> State:
         UnavailableError: it didn't come to its end in time; it will be, by the next writer.
     """
     assert state.pending is not None
-    # Which segments there are is asked while the transactions become visible, and where they end afterwards.
-    bounds = Begun(lambda: tail_bounds(client, ledger.stream))
     query = state.pending.query
     progress = None if query is None else Begun(lambda: ledger.progress(query))
     states = _await_rest(client, ledger.stream, state.pending)
     if TransactionState.COMMITTED not in states:
         raise TransactionError(f'a transaction of job {state.pending.job} on stream "{ledger.stream}" was aborted')
-    tail = take_tail(client, ledger.stream, bounds.result()) or _settled_tail(client, ledger.stream)
+    tail = take_tail(client, ledger.stream) or _settled_tail(client, ledger.stream)
     done = ledger.complete(
         state, committed_at=now_ms(), cut=tail.cut, progress=None if progress is None else progress.result()
     )

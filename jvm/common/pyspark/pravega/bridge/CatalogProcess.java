@@ -106,14 +106,25 @@ public final class CatalogProcess {
     return again(() -> call(method, parameters));
   }
 
+  /** Begins to call a method that may be done twice; who asks for the answer waits for it. */
+  public Supplier<JsonNode> ahead(String method, Object... parameters) {
+    Incarnation asked = incarnation();
+    CompletableFuture<JsonNode> answer = asked.send(method, parameters(parameters));
+    return () -> again(() -> asked.await(answer), () -> call(method, parameters));
+  }
+
   private static JsonNode again(Supplier<JsonNode> question) {
+    return again(question, question);
+  }
+
+  private static JsonNode again(Supplier<JsonNode> first, Supplier<JsonNode> then) {
     try {
-      return question.get();
+      return first.get();
     } catch (RuntimeException error) {
       if (!(error.getCause() instanceof Died)) {
         throw error;
       }
-      return question.get();
+      return then.get();
     }
   }
 

@@ -35,9 +35,11 @@ import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import pyspark.pravega.bridge.Answers;
+import pyspark.pravega.bridge.CatalogError;
 import pyspark.pravega.bridge.CatalogProcess;
 import pyspark.pravega.bridge.Names;
 import pyspark.pravega.bridge.SessionTransaction;
+import pyspark.pravega.bridge.Unchecked;
 import pyspark.pravega.read.PravegaScanBuilder;
 import pyspark.pravega.write.PravegaRowLevelOperation;
 import pyspark.pravega.write.PravegaWrite;
@@ -60,7 +62,8 @@ public class PravegaTable extends EvolvingTable
   private final String stream;
   private final String id;
   private final StructType schema;
-  private final Map<String, String> properties;
+  private final Map<String, String> known;
+  private volatile Map<String, String> properties;
   private final StructType metadata;
   private final List<String> primaryKey;
   private final List<String> rowId;
@@ -83,7 +86,8 @@ public class PravegaTable extends EvolvingTable
     stream = loaded.get("stream").asText();
     id = loaded.hasNonNull("id") ? loaded.get("id").asText() : null;
     schema = Answers.struct(loaded.get("schema"));
-    properties = Answers.strings(loaded.get("properties"));
+    known = Answers.strings(loaded.get("properties"));
+    properties = loaded.path("whole").asBoolean() ? known : null;
     metadata = Answers.struct((loaded.has("metadata") ? loaded : process.greeting()).get("metadata"));
     primaryKey = Answers.names(loaded.get("primaryKey"));
     rowId = Answers.names(loaded.get("rowId"));
@@ -125,14 +129,29 @@ public class PravegaTable extends EvolvingTable
     return CharVarcharUtils.getRawSchema(schema);
   }
 
+  /** Also those that others keep: the controller, and the registry. */
   @Override
   public Map<String, String> properties() {
+    if (properties == null) {
+      try {
+        properties =
+            Answers.strings(
+                process.callAgain("tableProperties", "namespace", identifier.namespace(), "table", identifier.name()));
+      } catch (Exception error) {
+        throw Unchecked.sneak(error instanceof CatalogError told ? told.about(identifier) : error);
+      }
+    }
     return properties;
+  }
+
+  /** Those that a read or a write needs, which came with the table. */
+  public Map<String, String> known() {
+    return known;
   }
 
   @Override
   public Transform[] partitioning() {
-    String key = properties.get("routing-key");
+    String key = known.get("routing-key");
     // Keys of several columns, and fixed ones, aren't a transform that Spark knows.
     if (key == null || !Arrays.asList(schema.fieldNames()).contains(key)) {
       return new Transform[0];

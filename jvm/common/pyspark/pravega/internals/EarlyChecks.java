@@ -39,6 +39,7 @@ import scala.runtime.BoxedUnit;
 public final class EarlyChecks implements SparkSessionExtensionsProvider {
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
+    extensions.injectHintResolutionRule(session -> new NamedTables((SparkSession) session));
     // Not as rules that check: Spark adds the plan to what these throw, and takes the SQLSTATE away.
     extensions.injectPostHocResolutionRule(session -> new Look(EarlyChecks::checkReads));
     extensions.injectPostHocResolutionRule(session -> new Look(EarlyChecks::checkKeys));

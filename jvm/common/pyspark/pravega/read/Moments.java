@@ -6,9 +6,11 @@ import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.Map;
+import java.util.Objects;
 import java.util.WeakHashMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Function;
+import java.util.function.Supplier;
 import org.apache.spark.sql.catalyst.QueryPlanningTracker;
 import pyspark.pravega.bridge.CatalogProcess;
 import pyspark.pravega.catalog.PravegaTable;
@@ -30,7 +32,18 @@ public final class Moments {
   /** The tables that the query reads as they are now, by their streams. */
   private final Map<String, CatalogProcess> expected = new ConcurrentHashMap<>();
 
+  /** The query's reads that nobody has asked to plan yet. */
+  private final List<PravegaBatch.Read> unplanned = new ArrayList<>();
+  private final List<Plan> plans = new ArrayList<>();
+
   private Moments() {}
+
+  /** How a read is planned in a transaction, or will be. */
+  private record Plan(PravegaBatch.Read read, String transaction, Supplier<JsonNode> answer) {
+    boolean is(PravegaBatch.Read other, String of) {
+      return Objects.equals(transaction, of) && read.gives(other);
+    }
+  }
 
   /** Those of the query that this thread optimizes; where it optimizes none, of one scan. */
   static Moments ofQuery() {
@@ -40,9 +53,50 @@ public final class Moments {
 
   /** Tells of a table that the query reads, before any of its scans is made: so all are read at one moment. */
   public static void expect(PravegaTable table) {
-    if (table.position() == null && !KEY_VALUE.equals(table.properties().get(TABLE_TYPE))) {
+    if (table.position() == null && !KEY_VALUE.equals(table.known().get(TABLE_TYPE))) {
       ofQuery().expected.putIfAbsent(table.stream(), table.process);
     }
+  }
+
+  /** Tells of a read that is to be planned. */
+  synchronized void add(PravegaBatch.Read read) {
+    unplanned.add(read);
+  }
+
+  /**
+   * Plans a read, and begins to plan the query's others: Spark asks for one after the other. Reads of the same rows have
+   * one plan.
+   *
+   * @param transaction in which it is read; null for none
+   */
+  JsonNode plan(PravegaBatch.Read read, String transaction) {
+    Supplier<JsonNode> begun = planOf(read, transaction);
+    JsonNode plan = begun == null ? read.plan(transaction) : begun.get();
+    synchronized (this) {
+      plans.removeIf(one -> one.is(read, transaction));
+      plans.add(new Plan(read, transaction, () -> plan));
+      unplanned.remove(read);
+      // With its moment this read has told theirs.
+      for (PravegaBatch.Read other : List.copyOf(unplanned)) {
+        List<String> known = ofStreams.get(other.table().stream());
+        if (known == null) {
+          continue;
+        }
+        synchronized (known) {
+          if (!known.isEmpty()) {
+            unplanned.remove(other);
+            if (planOf(other, transaction) == null) {
+              plans.add(new Plan(other, transaction, other.ahead(List.copyOf(known), transaction)));
+            }
+          }
+        }
+      }
+    }
+    return plan;
+  }
+
+  private synchronized Supplier<JsonNode> planOf(PravegaBatch.Read read, String transaction) {
+    return plans.stream().filter(one -> one.is(read, transaction)).map(Plan::answer).findFirst().orElse(null);
   }
 
   /** A question about a table: what is known of its moment, and the streams whose moments are to be told with it. */

@@ -7,6 +7,7 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.OptionalLong;
 import java.util.Set;
+import java.util.function.Supplier;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.Batch;
@@ -25,6 +26,8 @@ final class PravegaBatch implements Batch {
   /** The table property that says which columns have an index. */
   private static final String INDEX_COLUMNS = "index-columns";
 
+  private static final String PLAN = "planScan";
+
   private final Read read;
   private JsonNode plan;
   private JsonNode narrowed;
@@ -33,6 +36,7 @@ final class PravegaBatch implements Batch {
 
   PravegaBatch(Read read) {
     this.read = read;
+    read.moments.add(read);
   }
 
   /**
@@ -49,24 +53,32 @@ final class PravegaBatch implements Batch {
       Map<String, String> options,
       List<Predicate> predicates,
       Integer limit) {
-    private JsonNode plan(String transaction) {
+    /** Plans it; the first one of a query settles its moment. */
+    JsonNode plan(String transaction) {
       return moments.ask(
-          table,
-          (known, beside) ->
-              table.process.callAgain(
-                  "planScan",
-                  "namespace", table.identifier.namespace(),
-                  "table", table.identifier.name(),
-                  "columns", columns.fieldNames(),
-                  "schema", table.allFields().json(),
-                  "options", options,
-                  "position", table.position(),
-                  "predicates", Predicates.of(predicates.toArray(new Predicate[0])),
-                  "condition", condition(),
-                  "limit", limit,
-                  "moments", known,
-                  "beside", beside,
-                  "transaction", transaction));
+          table, (known, beside) -> table.process.callAgain(PLAN, parameters(known, beside, transaction)));
+    }
+
+    /** Begins to plan it, as of a moment that is known. */
+    Supplier<JsonNode> ahead(List<String> known, String transaction) {
+      return table.process.ahead(PLAN, parameters(known, List.of(), transaction));
+    }
+
+    private Object[] parameters(List<String> known, List<String> beside, String transaction) {
+      return new Object[] {
+        "namespace", table.identifier.namespace(),
+        "table", table.identifier.name(),
+        "columns", columns.fieldNames(),
+        "schema", table.allFields().json(),
+        "options", options,
+        "position", table.position(),
+        "predicates", Predicates.of(predicates.toArray(new Predicate[0])),
+        "condition", condition(),
+        "limit", limit,
+        "moments", known,
+        "beside", beside,
+        "transaction", transaction
+      };
     }
 
     /** What the catalog process takes of the predicates, which all hold: Spark looks at the others itself. */
@@ -80,11 +92,11 @@ final class PravegaBatch implements Batch {
     }
 
     private Map<String, Object> condition(List<Predicate> predicates) {
-      return table.properties().containsKey(INDEX_COLUMNS) ? Conditions.of(predicates) : null;
+      return table.known().containsKey(INDEX_COLUMNS) ? Conditions.of(predicates) : null;
     }
 
     /** Whether both are the same rows: of one moment, so of one query. */
-    private boolean gives(Read other) {
+    boolean gives(Read other) {
       return moments == other.moments
           && table.isSame(other.table)
           && columns.equals(other.columns)
@@ -115,7 +127,7 @@ final class PravegaBatch implements Batch {
   synchronized JsonNode plan() {
     if (plan == null) {
       transaction = read.table.transaction.id();
-      plan = read.plan(transaction);
+      plan = read.moments.plan(read, transaction);
     }
     return plan;
   }

@@ -22,6 +22,9 @@ abstract class Relations extends TableDefinitions implements RelationCatalog {
   /** Asks about a relation, which changes nothing. */
   public abstract JsonNode ask(Identifier relation, String method, Object... parameters);
 
+  /** A relation as it is now, or as it was when the statement that is analysed had begun. */
+  public abstract JsonNode loaded(Identifier relation);
+
   /** Says or asks something about a relation. */
   public abstract JsonNode about(Identifier relation, String method, Object... parameters);
 
@@ -30,7 +33,7 @@ abstract class Relations extends TableDefinitions implements RelationCatalog {
 
   @Override
   public Relation loadRelation(Identifier relation) throws NoSuchTableException {
-    JsonNode loaded = ask(relation, "loadRelation");
+    JsonNode loaded = loaded(relation);
     return Views.is(loaded) ? Views.of(loaded) : table(relation, loaded);
   }
 
