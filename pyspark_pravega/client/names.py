@@ -173,3 +173,5 @@ class SegmentList:
     """The cut behind which everything has been truncated; segment stores know of later truncations."""
     ids: tuple[int, ...]
     """All segments in ascending order: predecessors before successors."""
+    told_at: float
+    """When the controller was asked, by `time.monotonic`."""

@@ -97,6 +97,8 @@ class Connection:
             greeting = self.receive(timeout=connect_s)
             if not isinstance(greeting, wire.Hello) or greeting.low_version > wire.WIRE_VERSION:
                 raise WireError(f"{host}:{port} doesn't speak a segment store's protocol that this client knows")
+            self.opened_at = time.monotonic()
+            """When the segment store had answered, by `time.monotonic`."""
             self.greeting = greeting
             """The segment store's: it tells which release it is of."""
         except PravegaError:

@@ -3,18 +3,22 @@ states whether those that the controller has told once are still all, for a tent
 
 Before others take events in a segment's place it is sealed; what is truncated as a whole is deleted; and a stream that
 is made again has segments of other names (docs/pravega-facts.md). So a list is right as long as all of its segments are
-there, and those that took events aren't sealed.
+there, and those that took events aren't sealed. All of that holds for one life of a cluster: so a segment store says
+nothing of a list over a connection that is younger than the list.
 """
 
 from __future__ import annotations
 
+import math
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 
-from pyspark_pravega.client.connections import ConnectionPool
+from pyspark_pravega.client.connections import Connection, ConnectionPool
 from pyspark_pravega.client.names import SegmentList, Stream
 from pyspark_pravega.client.segments.reading import SegmentState, segment_states
 from pyspark_pravega.deadlines import deadline
-from pyspark_pravega.errors import UnavailableError
+from pyspark_pravega.errors import PravegaError
 from pyspark_pravega.together import together
 
 _SOON_S = 0.5
@@ -38,12 +42,12 @@ def states_of_stream(pool: ConnectionPool, stream: Stream) -> tuple[SegmentList,
     """
     known = pool.segment_lists.get(stream)
     if known is not None:
-        states = _states(pool, known)
+        states = _states(pool, known, known.ids)
         if states is not None:
             return known, states
         pool.segment_lists.pop(stream, None)
     asked = _ask(pool, stream)
-    states = _states(pool, asked)
+    states = _states(pool, replace(asked, told_at=math.inf), asked.ids)
     return None if states is None else (asked, states)
 
 
@@ -61,32 +65,34 @@ def current_ids(pool: ConnectionPool, stream: Stream) -> tuple[int, ...]:
     if known is not None and len(known.current.ids) <= _MOST:
         try:
             with deadline(_SOON_S):
-                states = segment_states(pool, stream, known.current.ids)
-            if all(state is not None and not state.sealed for state in states.values()):
-                return known.current.ids
-        except UnavailableError:
+                if _states(pool, known, known.current.ids) is not None:
+                    return known.current.ids
+        except PravegaError:
             # A table can be looked at, and dropped, while its segment store is away.
             pass
     return pool.controller.current_segments(stream).ids
 
 
 def _ask(pool: ConnectionPool, stream: Stream) -> SegmentList:
-    controller = pool.controller
+    controller, told_at = pool.controller, time.monotonic()
     current, head = together(lambda: controller.current_segments(stream), lambda: controller.head(stream))
     ids = sorted(current.ids)
     if ids != sorted(head):
         ids = sorted({*controller.segments_from(stream, head), *current.ids})
-    asked = SegmentList(current=replace(current, token=""), head=head, ids=tuple(ids))
+    asked = SegmentList(current=replace(current, token=""), head=head, ids=tuple(ids), told_at=told_at)
     if current.ids:
         pool.keep_segments(stream, asked)
     return asked
 
 
-def _states(pool: ConnectionPool, known: SegmentList) -> dict[int, SegmentState] | None:
-    """The segments' states; None where they aren't all of the stream's segments any more."""
+def _states(pool: ConnectionPool, known: SegmentList, ids: Sequence[int]) -> dict[int, SegmentState] | None:
+    """The states of segments, those that take events among them; None where the list isn't right any more."""
     states = {}
-    for segment_id, state in segment_states(pool, known.current.stream, known.ids).items():
+    asked: list[Connection] = []
+    for segment_id, state in segment_states(pool, known.current.stream, ids, asked=asked).items():
         if state is None:
             return None
         states[segment_id] = state
+    if any(connection.opened_at > known.told_at for connection in asked):
+        return None
     return None if any(states[segment_id].sealed for segment_id in known.current.ids) else states

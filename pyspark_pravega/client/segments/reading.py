@@ -80,6 +80,7 @@ def segment_states(
     *,
     created: bool = False,
     name: Callable[[int], str] | None = None,
+    asked: list[Connection] | None = None,
 ) -> dict[int, SegmentState | None]:
     """Ask for the states of several segments: all questions to one segment store go over one connection, unawaited.
 
@@ -89,6 +90,7 @@ def segment_states(
         segment_ids: the segments.
         created: whether to ask when the segments were made, too.
         name: gives a segment's name on the wire where it isn't the segment's own, as of a transaction.
+        asked: gets the connections over which the answers came.
 
     Returns:
         Segment id to state; None for a segment that doesn't exist, or no longer.
@@ -106,6 +108,8 @@ def segment_states(
                     answers = _ask_states(connection, pool.tokens.get(stream), name, some, created)
                 pool.confirm(stream, answers, connection.endpoint)
                 states |= answers
+                if asked is not None:
+                    asked.append(connection)
             elsewhere = [segment_id for segment_id in waiting if segment_id not in states]
             pool.forget_endpoints(stream, elsewhere)
             # The controller has told the endpoint of one at least, so each round finds some.
