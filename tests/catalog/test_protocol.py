@@ -29,7 +29,7 @@ from pyspark_pravega.settings import Settings
 METHODS = CatalogMethods(Settings.resolve({"controller-uri": "tcp://nowhere:9090"}, environ={})).by_name
 SIGNATURES = {name: inspect.signature(method) for name, method in METHODS.items()}
 JAVA = sorted((Path(__file__).parents[2] / "jvm").rglob("*.java"))
-CALLS = re.compile(r"\b(?:call|callAgain|begin|ask|about|define|end|new CatalogProcess\.Resumption)\(")
+CALLS = re.compile(r"\b(?:call|callAgain|ahead|begin|ask|about|define|end|new CatalogProcess\.Resumption)\(")
 ADDED = {
     # What a class's own helpers put to what its calls say.
     "PravegaCatalog.java": {"namespace", "table", "schema", "transforms", "properties", "checks"},

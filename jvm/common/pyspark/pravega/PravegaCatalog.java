@@ -52,7 +52,6 @@ public class PravegaCatalog extends CheckedReads
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final String BEING_DROPPED = "PRAVEGA_TABLE_BEING_DROPPED";
   private static final String FORMAT = "format";
-  private static final String LOAD = "loadRelation";
   private static final String SESSION_PREFIX = "spark.pravega.";
 
   private String name;
@@ -227,12 +226,12 @@ public class PravegaCatalog extends CheckedReads
   @Override
   public JsonNode loaded(Identifier relation) {
     Supplier<JsonNode> ahead = LookAhead.take(this, relation);
-    return ahead == null ? ask(relation, LOAD) : about(relation, (method, parameters) -> ahead.get(), LOAD);
+    return ahead == null ? ask(relation, "loadRelation") : about(relation, (method, parameters) -> ahead.get(), "loadRelation");
   }
 
   /** Begins to load a relation. */
   public Supplier<JsonNode> ahead(Identifier relation) {
-    return process.ahead(LOAD, "namespace", relation.namespace(), "table", relation.name());
+    return process.ahead("loadRelation", "namespace", relation.namespace(), "table", relation.name());
   }
 
   private JsonNode about(String[] namespace, String method, Object... parameters) {

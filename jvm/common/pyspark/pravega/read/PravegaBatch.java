@@ -26,8 +26,6 @@ final class PravegaBatch implements Batch {
   /** The table property that says which columns have an index. */
   private static final String INDEX_COLUMNS = "index-columns";
 
-  private static final String PLAN = "planScan";
-
   private final Read read;
   private JsonNode plan;
   private JsonNode narrowed;
@@ -55,30 +53,34 @@ final class PravegaBatch implements Batch {
       Integer limit) {
     /** Plans it; the first one of a query settles its moment. */
     JsonNode plan(String transaction) {
-      return moments.ask(
-          table, (known, beside) -> table.process.callAgain(PLAN, parameters(known, beside, transaction)));
+      return moments.ask(table, (known, beside) -> plan(table.process::callAgain, known, beside, transaction));
     }
 
     /** Begins to plan it, as of a moment that is known. */
     Supplier<JsonNode> ahead(List<String> known, String transaction) {
-      return table.process.ahead(PLAN, parameters(known, List.of(), transaction));
+      return plan(table.process::ahead, known, List.of(), transaction);
     }
 
-    private Object[] parameters(List<String> known, List<String> beside, String transaction) {
-      return new Object[] {
-        "namespace", table.identifier.namespace(),
-        "table", table.identifier.name(),
-        "columns", columns.fieldNames(),
-        "schema", table.allFields().json(),
-        "options", options,
-        "position", table.position(),
-        "predicates", Predicates.of(predicates.toArray(new Predicate[0])),
-        "condition", condition(),
-        "limit", limit,
-        "moments", known,
-        "beside", beside,
-        "transaction", transaction
-      };
+    private <T> T plan(Way<T> way, List<String> known, List<String> beside, String transaction) {
+      return way.call(
+          "planScan",
+          "namespace", table.identifier.namespace(),
+          "table", table.identifier.name(),
+          "columns", columns.fieldNames(),
+          "schema", table.allFields().json(),
+          "options", options,
+          "position", table.position(),
+          "predicates", Predicates.of(predicates.toArray(new Predicate[0])),
+          "condition", condition(),
+          "limit", limit,
+          "moments", known,
+          "beside", beside,
+          "transaction", transaction);
+    }
+
+    /** How the catalog process is called. */
+    private interface Way<T> {
+      T call(String method, Object... parameters);
     }
 
     /** What the catalog process takes of the predicates, which all hold: Spark looks at the others itself. */
