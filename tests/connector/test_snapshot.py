@@ -18,7 +18,7 @@ from pyspark_pravega.client import Client, SegmentPart, TransactionState
 from pyspark_pravega.connector.log import create_ledger
 from pyspark_pravega.connector.log.entries import Intent
 from pyspark_pravega.connector.log.snapshot import take_snapshot
-from pyspark_pravega.connector.log.tail import tail_bounds, take_tail
+from pyspark_pravega.connector.log.tail import take_tail
 from pyspark_pravega.errors import StreamNotFoundError
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
@@ -53,10 +53,9 @@ def test_a_snapshot_holds_each_commit_whole_though_the_plain_tail_does_not(
     ledger = create_ledger(client, table.stream)
     snapshots: list[int] = []
     tails: list[int] = []
-    bounds = tail_bounds(client, table.stream)
 
     def tail_size() -> int:
-        tail = take_tail(client, table.stream, bounds)
+        tail = take_tail(client, table.stream)
         return 0 if tail is None else tail.size
 
     def whole_sizes() -> set[int]:

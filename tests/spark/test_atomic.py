@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.log import open_ledger
 from pyspark_pravega.connector.log.snapshot import take_snapshot
-from pyspark_pravega.connector.log.tail import tail_bounds, take_tail
+from pyspark_pravega.connector.log.tail import take_tail
 
 pytestmark = [pytest.mark.server, pytest.mark.spark, pytest.mark.dropped, pytest.mark.in_turn]
 
@@ -66,7 +66,7 @@ def test_readers_see_each_insert_whole_or_not_at_all(spark: SparkSession, client
         return max(whole_rows)
 
     def tail_size() -> int:
-        tail = take_tail(client, stream, bounds)
+        tail = take_tail(client, stream)
         return 0 if tail is None else tail.size
 
     def whole() -> tuple[set[int], set[int]]:
@@ -78,7 +78,6 @@ def test_readers_see_each_insert_whole_or_not_at_all(spark: SparkSession, client
             {0, *accumulate(commit.bytes for commit in commits)},
         )
 
-    bounds = tail_bounds(client, stream)
     polled: set[int] = set()
     looks: tuple[list[int], list[int], list[int]] = ([], [], [])
 
