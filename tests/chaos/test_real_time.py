@@ -72,7 +72,7 @@ class Query:
 
     def __init__(self, client: Client, stream: Stream, chance: random.Random) -> None:
         self._client, self._stream, self._chance = client, stream, chance
-        definition = raw_definition(client.settings, stream, client.controller.stream_configuration(stream), {})
+        definition = raw_definition(client.settings, stream, {})
         self._follower = RealTimeReader(definition, ["event"], OPTIONS)
         self._reader = SeveralStreamsReader([definition], ["event"], OPTIONS)
         self._source = StreamSource(client, [stream], OPTIONS)

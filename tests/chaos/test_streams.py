@@ -108,8 +108,7 @@ class Query:
         """All that isn't in the checkpoint is forgotten."""
         self.restarts += 1
         self._source = StreamSource(self._client, [self._stream], self._options)
-        configuration = self._client.controller.stream_configuration(self._stream)
-        definition = raw_definition(self._client.settings, self._stream, configuration, {})
+        definition = raw_definition(self._client.settings, self._stream, {})
         self._reader = SeveralStreamsReader([definition], ["event"], self._options)
         if not self.offsets:
             self.offsets.append(self._source.initial_offset().to_json())

@@ -125,9 +125,7 @@ class Run:
             return self.fault
 
     def read(self) -> list[Row]:
-        definition = raw_definition(
-            self.plan.settings, self.plan.stream, self.client.controller.stream_configuration(self.plan.stream), {}
-        )
+        definition = raw_definition(self.plan.settings, self.plan.stream, {})
         reader = BatchReader(definition, take_snapshot(self.client, self.plan.stream), ["event"])
         rows = []
         for partition in reader.partitions():
@@ -316,7 +314,7 @@ class Chaos:
         """
         chance = random.Random(f"{seed}/{self._scaling}")
         stream = make_stream(self._client, self._scope, f"seed-{seed}", segments=chance.randint(1, 4))
-        definition = raw_definition(self._settings, stream, self._client.controller.stream_configuration(stream), {})
+        definition = raw_definition(self._settings, stream, {})
         options = WriteOptions(transaction_timeout_ms=LEASE_MS)
         run = Run(
             client=self._client,

@@ -30,8 +30,7 @@ LEASE_MS = 60_000
 def raw_table(client: Client, settings: Settings, scope: str, name: str = "t", *, segments: int = 4) -> TableDefinition:
     """A stream of raw events, each its own routing key."""
     stream = make_stream(client, scope, name, segments=segments)
-    configuration = client.controller.stream_configuration(stream)
-    return raw_definition(settings, stream, configuration, {"routing-key": "event"})
+    return raw_definition(settings, stream, {"routing-key": "event"})
 
 
 def begin(definition: TableDefinition, *, lease_ms: int = LEASE_MS) -> BatchWriter:

@@ -144,7 +144,7 @@ def test_events_are_found_wherever_an_answer_of_the_server_is_cut(client: Client
 
 
 def as_raw(client: Client, settings: Settings, stream: Stream) -> TableDefinition:
-    return raw_definition(settings, stream, client.controller.stream_configuration(stream), {})
+    return raw_definition(settings, stream, {})
 
 
 def test_an_event_that_can_not_be_decoded_is_found_by_its_place(client: Client, avro: TableDefinition) -> None:

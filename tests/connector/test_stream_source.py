@@ -36,9 +36,7 @@ class Query:
                 bounds[name] = parse_time(name, str(options.pop(f"{name}_time")))
         self.options = ReadOptions(**{**options, **bounds})  # type: ignore[arg-type]
         self.source = StreamSource(client, streams, self.options)
-        definitions = [
-            raw_definition(settings, stream, client.controller.stream_configuration(stream), {}) for stream in streams
-        ]
+        definitions = [raw_definition(settings, stream, {}) for stream in streams]
         self._reader = SeveralStreamsReader(definitions, ["event"], self.options)
         self.offset = self.source.initial_offset()
 

@@ -125,7 +125,12 @@ class ClusterModel:
             settings=SimpleNamespace(controller_uri="tcp://model:1", timeout=10.0),
         )
         self.client.pool = SimpleNamespace(
-            controller=self.controller, timeout=10.0, cluster=self, table_segments={}, known_endpoints=lambda *_: None
+            controller=self.controller,
+            timeout=10.0,
+            cluster=self,
+            table_segments={},
+            segment_lists={},
+            known_endpoints=lambda *_: None,
         )
         world.server, world.accident, world.growth = self.work, self.end_a_lease, self.begin_scale
 

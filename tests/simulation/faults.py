@@ -57,8 +57,12 @@ def truncation_beside_the_log() -> Iterator[None]:
     def commit_job(self: OverwritingJob, told: Any, epoch: Any = None, seen: Any = ()) -> CommitReport:
         client = simulation_client()
         cut = StreamCut(self.plan.stream, snapshot.take_snapshot(client, self.plan.stream).cut)
-        with patch.object(OverwritingJob, "replaces", False):
+        # Of this job only: others commit meanwhile, and a driver may die here.
+        self.replaces = False
+        try:
             report = WriteJob.commit_job(self, told, epoch)
+        finally:
+            del self.replaces
         with contextlib.suppress(PravegaError):
             client.truncate(cut)
         return report

@@ -21,11 +21,11 @@ from world import World
 from pyspark_pravega import clock, deadlines, together
 from pyspark_pravega.catalog.statements import replacing
 from pyspark_pravega.client.positions import cuts
-from pyspark_pravega.client.segments import gathering
-from pyspark_pravega.connector.log import cleaning, job_log, json_table, opening, recovery, snapshot, tail
+from pyspark_pravega.client.segments import gathering, listed
+from pyspark_pravega.connector.log import cleaning, job_log, json_table, opening, recovery, snapshot
 from pyspark_pravega.connector.log.decided import completing, decisions, forward, turns
 from pyspark_pravega.connector.stream import admission, frontier, source
-from pyspark_pravega.connector.write import deltas, overwrite, read_set, writer
+from pyspark_pravega.connector.write import deltas, overwrite, read_set, task, writer
 from pyspark_pravega.connector.write import job as write_job
 from pyspark_pravega.connector.write.commit import committer, several
 from pyspark_pravega.connector.write.job import WriteJob
@@ -41,6 +41,7 @@ _TIMED: tuple[ModuleType, ...] = (
         deadlines,
         clock,
         write_job,
+        task,
         admission,
         frontier,
         source,
@@ -79,7 +80,7 @@ def modelled() -> Iterator[None]:
     ]
     writing = (write_job, overwrite, deltas, writer, transaction)
     patches += [(module, "shared_client", lambda _: simulation_client()) for module in writing]
-    patches += [(module, "segment_states", _states) for module in (cleaning, tail, read_set, cuts, frontier)]
+    patches += [(module, "segment_states", _states) for module in (cleaning, listed, read_set, cuts, frontier)]
     patches += [
         (deadlines, "_GENERATOR", random_model),
         (opening, "KeyValueTable", _TABLES),
@@ -112,7 +113,7 @@ def simulation_client() -> Any:
     return _NOW.cluster.client
 
 
-def _states(pool: Any, stream: Any, segment_ids: Any, **_: bool) -> Any:
+def _states(pool: Any, stream: Any, segment_ids: Any, **_: Any) -> Any:
     return _NOW.cluster.of(stream).segment_states(segment_ids)
 
 

@@ -67,7 +67,11 @@ class Clusters:
             truncate=lambda cut: truncate_stream(self.client.pool, cut),
             settings=SimpleNamespace(controller_uri="tcp://model:1", timeout=10.0),
             pool=SimpleNamespace(
-                controller=controller, timeout=10.0, table_segments={}, known_endpoints=lambda *_: None
+                controller=controller,
+                timeout=10.0,
+                table_segments={},
+                segment_lists={},
+                known_endpoints=lambda *_: None,
             ),
         )
         for model in self.models.values():

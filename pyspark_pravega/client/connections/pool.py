@@ -26,8 +26,6 @@ MOST_TOLD = 64
 """The endpoints of so many segments are told to other processes, which ask for the others."""
 IDLE_S = 5.0
 """A connection that nobody has used for so long is tried out before it is used."""
-_KEPT_LISTS = 4096
-"""Of so many streams the segments are remembered."""
 REPLY_S = 30.0
 """How long a reply may take of a segment store that is there, before it is asked for again."""
 
@@ -84,17 +82,6 @@ class ConnectionPool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def keep_segments(self, stream: Stream, segments: SegmentList) -> None:
-        """Remember which segments a stream has.
-
-        Args:
-            stream: the stream.
-            segments: they are.
-        """
-        if len(self.segment_lists) >= _KEPT_LISTS:
-            self.segment_lists.clear()
-        self.segment_lists[stream] = segments
 
     def close(self) -> None:
         """Close the idle connections."""

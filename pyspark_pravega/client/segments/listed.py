@@ -26,6 +26,9 @@ _SOON_S = 0.5
 _MOST = 32
 """With more segments, asking for all of them costs more than asking the controller."""
 
+_KEPT = 4096
+"""Of so many streams a pool keeps lists."""
+
 
 def states_of_stream(pool: ConnectionPool, stream: Stream) -> tuple[SegmentList, dict[int, SegmentState]] | None:
     """All segments of a stream with their states.
@@ -81,7 +84,9 @@ def _ask(pool: ConnectionPool, stream: Stream) -> SegmentList:
         ids = sorted({*controller.segments_from(stream, head), *current.ids})
     asked = SegmentList(current=replace(current, token=""), head=head, ids=tuple(ids), told_at=told_at)
     if current.ids:
-        pool.keep_segments(stream, asked)
+        if len(pool.segment_lists) >= _KEPT:
+            pool.segment_lists.clear()
+        pool.segment_lists[stream] = asked
     return asked
 
 
