@@ -76,6 +76,7 @@ def load(
     scale: float,
     queries: Iterable[str],
     only: Mapping[str, str] | None = None,
+    analyze: bool = False,
 ) -> dict[str, str]:
     """Make the tables of a suite that queries name.
 
@@ -87,6 +88,7 @@ def load(
         scale: how many rows; 1 is a gigabyte.
         queries: the queries' texts.
         only: conditions on rows of some tables, for who needs fewer than the least scale has.
+        analyze: whether statistics are taken of all tables, those of Parquet included.
 
     Returns:
         The namespace of each kind, and of Parquet.
@@ -120,6 +122,10 @@ def load(
             rows.writeTo(f"{names[kind]}.{table}").append()
             if kind == LAKE:
                 spark.sql(f"CALL pravega.system.tier(table => '{suite}_{kind}.{table}')")
+            if analyze:
+                spark.sql(f"CALL pravega.system.analyze(table => '{suite}_{kind}.{table}')")
+        if analyze:
+            spark.sql(f"ANALYZE TABLE {names[PARQUET]}.{table} COMPUTE STATISTICS FOR ALL COLUMNS")
     return names
 
 
@@ -233,7 +239,14 @@ def table(measured: Mapping[str, Mapping[str, Beside]]) -> str:
 
 
 def run(
-    suite: str, scale: float, runs: int, kinds: Sequence[str], wanted: Sequence[str], tell: Callable[[str], None]
+    suite: str,
+    scale: float,
+    runs: int,
+    kinds: Sequence[str],
+    wanted: Sequence[str],
+    tell: Callable[[str], None],
+    *,
+    analyze: bool = False,
 ) -> str:
     """All of it.
 
@@ -244,6 +257,7 @@ def run(
         kinds: of `KINDS`, `MIXED` or `LAKE`.
         wanted: the queries' names.
         tell: is told how far it is.
+        analyze: as of `load`.
 
     Returns:
         A table in Markdown, with what it says in words.
@@ -253,7 +267,7 @@ def run(
         folder = Path(name)
         spark = session(sandbox, folder, memory=_HEAP)
         spark.conf.set("spark.sql.catalog.pravega.lake.warehouse", str(folder / "lake"))
-        names = load(spark, folder, suite, kinds, scale=scale, queries=texts.values())
+        names = load(spark, folder, suite, kinds, scale=scale, queries=texts.values(), analyze=analyze)
         tell("the tables are there")
         measured = measure(spark, names, texts, runs, tell)
         spark.stop()
@@ -261,7 +275,8 @@ def run(
     empty = [name for name, of_query in measured.items() if of_query[PARQUET].is_empty]
     equal = "All give Parquet's rows" if not others else f"OTHER ROWS THAN PARQUET'S: {', '.join(others)}"
     none = f"; {len(empty)} of {len(measured)} no row, or only NULL and 0: {', '.join(empty)}" if empty else ""
-    words = f"{SUITES[suite].title}, scale {scale}, median of {runs} runs. {equal}{none}."
+    analyzed = ", tables analysed" if analyze else ""
+    words = f"{SUITES[suite].title}, scale {scale}{analyzed}, median of {runs} runs. {equal}{none}."
     return f"{words} plan: scans/exchanges/reused/broadcasts.\n\n{table(measured)}"
 
 
@@ -273,6 +288,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=0.02, help="how many rows; 1 is a gigabyte (0.02)")
     parser.add_argument("--runs", type=int, default=3, help="how often each query is measured (3)")
     parser.add_argument("--kinds", default=",".join(KINDS), help=f"of {', '.join([*KINDS, MIXED, LAKE])}")
+    parser.add_argument("--analyze", action="store_true", help="take statistics of all tables, Parquet's included")
     parser.add_argument("--record", action="store_true", help="keep the results, and show them in RESULTS.md")
     given = parser.parse_args()
     kinds = [kind for kind in given.kinds.split(",") if kind]
@@ -289,7 +305,7 @@ def main() -> None:
     def tell(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
-    report = run(given.suite, given.scale, given.runs, kinds, given.queries, tell)
+    report = run(given.suite, given.scale, given.runs, kinds, given.queries, tell, analyze=given.analyze)
     print(report)
     if given.record:
         append(report, "benchmarks.queries", [argument for argument in sys.argv[1:] if argument != "--record"])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from pyspark_pravega.connector.log import Ledger
 from pyspark_pravega.spark.types import (
@@ -40,6 +41,9 @@ _TEXT = 20
 """What Spark counts for a text of which nothing is known."""
 _AROUND_NAME = 4
 """Quotes, colon and comma."""
+_AROUND_TEXT = 12
+"""What Spark counts for a text beside its bytes."""
+_UNKNOWN: Mapping[str, float] = MappingProxyType({})
 
 
 def estimated_rows(size: int, ledger: Ledger | None, counted: tuple[int, int] | None = None) -> int | None:
@@ -67,7 +71,13 @@ def estimated_rows(size: int, ledger: Ledger | None, counted: tuple[int, int] | 
 
 
 def estimated_memory(
-    columns: StructType, wanted: StructType, size: int, rows: int | None, *, has_names: bool = False
+    columns: StructType,
+    wanted: StructType,
+    size: int,
+    rows: int | None,
+    *,
+    has_names: bool = False,
+    lengths: Mapping[str, float] = _UNKNOWN,
 ) -> int:
     """How many bytes the wanted columns of some events are as Spark's rows, in whatever format the events are.
 
@@ -77,26 +87,37 @@ def estimated_memory(
         size: of the events in bytes, frames included.
         rows: how many they are; None where that isn't known.
         has_names: whether each event has the columns' names.
+        lengths: of texts and bytes of some columns, in bytes, on average, where that is known.
     """
     of_text = _TEXT
     if rows is not None:
         # What columns of other types don't take of an event is shared by those whose width differs.
-        others = [field for field in columns if _width(field.dataType) is None]
+        others = [field for field in columns if width(field.dataType) is None and field.name not in lengths]
         names = sum(len(field.name) + _AROUND_NAME for field in columns) if has_names else 0
-        left = size // max(1, rows) - _ROW - names - _row(columns, 0)
+        left = size // max(1, rows) - _ROW - names - _row(columns, 0, lengths)
         of_text = max(_TEXT, left // max(1, len(others)))
-        return rows * (_ROW + _row(wanted, of_text))
-    whole, part = (_ROW + _row(fields, of_text) for fields in (columns, wanted))
+        return rows * (_ROW + _row(wanted, of_text, lengths))
+    whole, part = (_ROW + _row(fields, of_text, lengths) for fields in (columns, wanted))
     return size * min(part, whole) // whole
 
 
-def _row(fields: Iterable[StructField], of_text: int) -> int:
-    widths = (_width(field.dataType) for field in fields)
-    return sum(of_text if width is None else width for width in widths)
+def _row(fields: Iterable[StructField], of_text: int, lengths: Mapping[str, float]) -> int:
+    row = 0
+    for field in fields:
+        fixed = width(field.dataType)
+        if fixed is not None:
+            row += fixed
+        else:
+            row += round(lengths[field.name]) + _AROUND_TEXT if field.name in lengths else of_text
+    return row
 
 
-def _width(kind: DataType) -> int | None:
-    """How many bytes a value has; None where each has another width."""
+def width(kind: DataType) -> int | None:
+    """How many bytes a value of a type has; None where each has another width.
+
+    Args:
+        kind: the type.
+    """
     if isinstance(kind, DecimalType):
         return 8 if kind.precision <= 18 else 16
     if type(kind) in _FIXED:

@@ -2,9 +2,9 @@
 
 `scans` plans batch reads of streams, `key_values` those of key-value tables, `streams` streaming reads, and `writes`
 writes. `transactions` is what a transaction's statements have read and written. `read_request` is what a read's options
-and position make of a table, `moments` when a query reads it. In the background work `compactions`, which commits
-start, and `sampling`, which notes versions of what others write. It uses `catalog.catalog` and below, and knows nothing
-of how the JVM is told.
+and position make of a table, `moments` when a query reads it, `estimates` about how many rows it gives. In the
+background work `compactions`, which commits start, and `sampling`, which notes versions of what others write. It uses
+`catalog.catalog` and below, and knows nothing of how the JVM is told.
 """
 
 from pyspark_pravega.catalog.plans.moments import QueryMoment

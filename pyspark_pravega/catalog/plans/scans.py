@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pyspark.sql.datasource import DataSourceReader
 from pyspark.sql.types import StructType
 
+from pyspark_pravega.catalog.plans.estimates import Amount, Analyzed, estimate
 from pyspark_pravega.catalog.plans.moments import QueryMoment
 from pyspark_pravega.catalog.plans.narrowing import fingerprint
 from pyspark_pravega.catalog.plans.read_request import Position, all_columns, changes_of, with_read_options
@@ -28,7 +29,7 @@ from pyspark_pravega.catalog.pushdown import (
     narrowed,
     wanted_fractions,
 )
-from pyspark_pravega.catalog.sizes import estimated_memory, estimated_rows
+from pyspark_pravega.catalog.sizes import estimated_rows
 from pyspark_pravega.client import Client, SegmentPart, Stream, StreamCut
 from pyspark_pravega.connector.index import Condition
 from pyspark_pravega.connector.lake import (
@@ -72,6 +73,7 @@ from pyspark_pravega.connector.read import (
     snapshot_until,
 )
 from pyspark_pravega.connector.shared import shared_client
+from pyspark_pravega.connector.statistics import statistics_of
 from pyspark_pravega.connector.table import (
     TableDefinition,
     changed_table,
@@ -81,7 +83,6 @@ from pyspark_pravega.connector.table import (
 )
 from pyspark_pravega.connector.write import ReadSet
 from pyspark_pravega.errors import ConfigurationError, NotFoundError, TableChangedError, UnsupportedOperationError
-from pyspark_pravega.serde.formats import JSON
 from pyspark_pravega.serde.lenient import DROP_MALFORMED
 
 
@@ -99,6 +100,8 @@ class ScanRequest:
     """What Spark tells of its condition."""
     condition: Condition = None
     """All of it that can be told."""
+    skips: bool = True
+    """Whether blocks may be passed over by it, where an index tells of them; else it is for estimates only."""
     limit: int | None = None
     """Rows that are enough."""
     planned: StructType | None = None
@@ -124,9 +127,9 @@ class PlannedScan:
     size: int
     """Bytes of events, frames included."""
     rows: int | None
-    """About how many rows that is; None when there's nothing to tell by."""
+    """About how many of its rows are wanted; None when there's nothing to tell by."""
     memory: int
-    """About how many bytes the wanted columns are as Spark's rows."""
+    """About how many bytes the wanted columns of these are as Spark's rows."""
     slices: int
     """Number of segments that hold events; of a key-value table, of its partitions."""
     shared_memory: int
@@ -139,6 +142,8 @@ class PlannedScan:
     """What EXPLAIN says about it, where that isn't the number of segments and bytes."""
     skipped: int = 0
     """Bytes of events that the table's index saves from being read."""
+    analyzed: Analyzed | None = None
+    """What Spark estimates by itself, of a table with statistics."""
 
 
 def plan_scan(definition: TableDefinition, request: ScanRequest) -> PlannedScan:
@@ -198,7 +203,8 @@ def _changes(read: _Read, wanted: ChangesRange) -> PlannedScan:
     added = _added(read, first, last)
     check_slices([read.definition], read.request.columns, added.slices)
     reader = LakeChangesReader(read.definition, added, read.request.columns)
-    return read.planned(reader, [one.part for one in added.ranges], lake=(added.bytes, added.rows))
+    parts = [one.part for one in added.ranges]
+    return read.planned(reader, parts, lake=(added.bytes, added.rows), of_table=False)
 
 
 def _row_changes(read: _Read, wanted: ChangesRange) -> PlannedScan:
@@ -207,7 +213,8 @@ def _row_changes(read: _Read, wanted: ChangesRange) -> PlannedScan:
     assert read.ledger is not None
     changes = row_changes(read.client, read.ledger, first, last)
     reader = RowChangesReader(read.definition, changes, read.request.columns, max_keys=read.options.max_keys)
-    return read.planned(reader, [] if changes is None else [one.part for one in changes.ranges])
+    parts = [] if changes is None else [one.part for one in changes.ranges]
+    return read.planned(reader, parts, of_table=False)
 
 
 def _rows(read: _Read, snapshot: Snapshot, seen: ReadSet | None, own: OwnRows | None = None) -> PlannedScan:
@@ -216,12 +223,13 @@ def _rows(read: _Read, snapshot: Snapshot, seen: ReadSet | None, own: OwnRows | 
     snapshot = narrowed(snapshot, read.bounds, read.ledger)
     position = read.request.position
     last = snapshot.version or (isinstance(position, Moment) and position.version) or 0
-    wanted = wanted_parts(read.definition, read.ledger, snapshot.parts, read.request.condition, last)
+    condition = read.request.condition if read.request.skips else None
+    wanted = wanted_parts(read.definition, read.ledger, snapshot.parts, condition, last)
     left = replace(snapshot, parts=tuple(wanted))
     skipped = snapshot.size - left.size
     if own is not None:
         left = replace(left, parts=(*left.parts, *own.parts))
-    return replace(read.planned_snapshot(left, seen), skipped=skipped)
+    return read.planned_snapshot(left, seen, skipped)
 
 
 def _last_rows(read: _Read, snapshot: Snapshot, seen: ReadSet | None) -> PlannedScan:
@@ -324,8 +332,8 @@ class _Read:
         first, last = wanted.versions(self.ledger, self.stream)
         return first, min(last, moment)
 
-    def planned_snapshot(self, snapshot: Snapshot, seen: ReadSet | None) -> PlannedScan:
-        """A read of what is in a snapshot."""
+    def planned_snapshot(self, snapshot: Snapshot, seen: ReadSet | None, skipped: int = 0) -> PlannedScan:
+        """A read of what is in a snapshot, from which an index has saved some bytes."""
         reader = snapshot_reader(self.definition, snapshot, self.request.columns, self.options)
         parts = [part for part in snapshot.parts if part.size]
         if snapshot.base is not None and isinstance(reader, KeyedReader):
@@ -335,10 +343,11 @@ class _Read:
             size = base_bytes(self.definition, base, reader.wanted)
             return self.planned(reader, newer, seen, lake=(size, base.rows))
         if snapshot.lake is None:
-            return self.planned(reader, parts, seen, snapshot.counted)
+            return self.planned(reader, parts, seen, snapshot.counted, skipped=skipped)
         columns, predicates = self.request.columns, self.request.predicates
         whole, size = lake_reader(self.definition, reader, snapshot.lake, columns, predicates)
-        return self.planned(whole, parts, seen, snapshot.counted, lake=(size, snapshot.lake.tiered.rows))
+        lake = size, snapshot.lake.tiered.rows
+        return self.planned(whole, parts, seen, snapshot.counted, lake=lake, skipped=skipped)
 
     def planned(
         self,
@@ -347,22 +356,30 @@ class _Read:
         seen: ReadSet | None = None,
         counted: tuple[int, int] | None = None,
         lake: tuple[int, int] = (0, 0),
+        *,
+        skipped: int = 0,
+        of_table: bool = True,
     ) -> PlannedScan:
-        """A read of some parts of segments, and of bytes and rows of the lake."""
+        """A read of some parts of segments, and of bytes and rows of the lake; not of the table's rows, perhaps."""
         if seen is None:
             check_same_stream(self.client, self.definition, [part.segment_id for part in parts])
         size, limit = sum(part.size for part in parts), self.request.limit
-        rows, columns = estimated_rows(size, self.ledger, counted), self.definition.schema
+        rows = estimated_rows(size, self.ledger, counted)
         in_lake, rows_there = lake
         size, rows = size + in_lake, None if rows is None else rows + rows_there
+        amount = Amount(size=size, rows=rows, skipped=skipped, is_part=self.fractions is not None)
+        statistics = statistics_of(self.definition, self.ledger) if of_table else None
+        about = estimate(self.definition, statistics, reader.schema, self.request.condition, amount)
         # Without its offsets it isn't known of a batch whether a later event may be wanted.
         last = self.bounds.last if OFFSET in self.request.columns else MOST
         return PlannedScan(
             reader=reader if limit is None and last == MOST else EarlyEnd(reader, limit, last),
             schema=reader.schema,
             size=size,
-            rows=rows,
-            memory=estimated_memory(columns, reader.schema, size, rows, has_names=self.definition.format == JSON),
+            rows=about.rows,
+            memory=about.memory,
+            analyzed=about.analyzed,
+            skipped=skipped,
             slices=len({part.segment_id for part in parts}),
             shared_memory=self.definition.settings.shared_memory,
             routing=fingerprint(self.definition),

@@ -216,6 +216,8 @@ def scan(planned: PlannedScan, moment: QueryMoment) -> messages.PlannedScan:
     }
     if planned.extent is not None:
         message["extent"] = planned.extent
+    if planned.analyzed is not None:
+        message["analyzed"] = messages.Analyzed(**vars(planned.analyzed))
     return message
 
 

@@ -149,6 +149,14 @@ class ProcedureResult(TypedDict):
     statement: NotRequired[ProcedureStatement]
 
 
+class Analyzed(TypedDict):
+    """What Spark estimates by itself what conditions leave, as of `plans.Analyzed`."""
+
+    rows: int
+    memory: int
+    columns: dict[str, dict[str, Any]]
+
+
 class PlannedScan(TypedDict):
     """A batch read, as Spark's Python runner takes it."""
 
@@ -158,9 +166,11 @@ class PlannedScan(TypedDict):
     size: int
     """Bytes of events, frames included."""
     rows: int | None
-    """About how many; None when there is nothing to tell by."""
+    """About how many are wanted; None when there is nothing to tell by."""
     memory: int
-    """About how many bytes the wanted columns are as Spark's rows."""
+    """About how many bytes the wanted columns of these are as Spark's rows."""
+    analyzed: NotRequired[Analyzed]
+    """Of a table with statistics."""
     segments: int
     """Number of segments that hold events."""
     seen: str | None

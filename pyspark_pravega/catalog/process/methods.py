@@ -301,6 +301,7 @@ class CatalogMethods:
         position: PositionText | None = None,
         predicates: list[Predicate] | None = None,
         condition: dict[str, Any] | None = None,
+        skips: bool = True,
         limit: int | None = None,
         schema: StructType | None = None,
         moments: list[str] | None = None,
@@ -308,9 +309,10 @@ class CatalogMethods:
         transaction: str | None = None,
     ) -> PlannedScan:
         """Plan a batch read: its ends are fixed from here on. Predicates are those of `Predicates.java`, the
-        condition of `Conditions.java`. The schema has the columns as the query was planned with them. `moments` is what
-        earlier calls for the query have told of this stream (`PlannedScan.moment`). `beside` are the other
-        streams that it reads, whose moments are told with this one's. `transaction` is the session's.
+        condition of `Conditions.java`, by which blocks may be passed over only where it `skips`. The schema has the
+        columns as the query was planned with them. `moments` is what earlier calls for the query have told of this
+        stream (`PlannedScan.moment`). `beside` are the other streams that it reads, whose moments are told with this
+        one's. `transaction` is the session's.
         """
         request = ScanRequest(
             columns=columns,
@@ -318,6 +320,7 @@ class CatalogMethods:
             position=position_of(position),
             predicates=predicates or [],
             condition=condition,
+            skips=skips,
             limit=limit,
             planned=schema,
             moment=_moment(moments, beside),

@@ -11,6 +11,7 @@ from pyspark_pravega.connector.index.coverage import BLOCK_BYTES, Coverage, gath
 from pyspark_pravega.connector.index.figures import (
     Figures,
     IndexedColumn,
+    behind_prefix,
     check_indexed,
     figures_of,
     is_ordered,
@@ -28,6 +29,7 @@ __all__ = [
     "IndexWriter",
     "IndexedColumn",
     "Part",
+    "behind_prefix",
     "check_indexed",
     "figures_of",
     "gathered",

@@ -2,10 +2,11 @@
 
 `ledger` holds versions and queries, `opening` makes it, `entries` what is said of each, `job_log` what is being
 written, `entry_keys` where each entry is, `json_table` how they are kept, `history` for how long, and who needs old
-events, `indexes` which blocks of events have figures, `others` notes what others have written, `copies` and
-`redeliveries` what those procedures have done. `decided` brings decided commits to their end, also over several tables,
-`recovery` ends those of dead writers, `cleaning` removes what was replaced, `tail` and `snapshot` look at a stream with
-and without commits in progress. `tiered` is what lies in the lake. It uses the client only.
+events, `indexes` which blocks of events have figures, `analyzed` statistics of columns, `others` notes what others
+have written, `copies` and `redeliveries` what those procedures have done. `decided` brings decided commits to their
+end, also over several tables, `recovery` ends those of dead writers, `cleaning` removes what was replaced, `tail` and
+`snapshot` look at a stream with and without commits in progress. `tiered` is what lies in the lake. It uses the client
+only.
 """
 
 from pyspark_pravega.connector.log.cleaning import clean, is_empty_before, truncate_at

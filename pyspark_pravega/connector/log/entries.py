@@ -170,6 +170,8 @@ class State:
     """What lies in the lake, whether it is still the table's or not: see `tiered`."""
     closing: Closing | None = None
     """Set before the stream is sealed."""
+    analyzed: str | None = None
+    """Which statistics of its columns the table has, where that was looked up, too: it isn't stored here."""
     stored_as: int = NOT_EXISTS
     """The entry's version in the key-value table, to be named when it is changed."""
 
@@ -370,7 +372,7 @@ def commit_content(commit: Commit) -> Content:
 def state_content(state: State) -> Content:
     """A log's state as it is stored."""
     content = {key: value for key, value in vars(state).items() if key not in _ONLY_WHEN_SET or value}
-    del content["stored_as"]
+    del content["stored_as"], content["analyzed"]
     if state.pending is not None:
         content["pending"] = intent = dict(vars(state.pending))
         if intent["offsets"] is None:

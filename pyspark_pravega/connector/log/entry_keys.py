@@ -48,6 +48,7 @@ def _key(space: int, number: int) -> bytes:
 
 
 STATE, PROPERTIES, CUTS, SCHEMAS, SUBSCRIBERS, ABANDONED, READ_INDEXES = (_key(0, number) for number in range(7))
+STATISTICS, STATISTICS_KEPT = _key(0, 7), _key(0, 8)
 COMMITS = struct.pack(">Q", _COMMITS)
 """What the keys of all versions begin with."""
 FIRST_COPY, FIRST_QUERY, FIRST_JOB = _key(_COPIES, 0), _key(_QUERIES, 0), _key(_JOBS, 0)

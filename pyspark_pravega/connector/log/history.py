@@ -6,10 +6,12 @@ entries, too, when that is noted. So a cut or a subscriber that comes meanwhile 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pyspark_pravega import values
+from pyspark_pravega.client import Stream
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
 from pyspark_pravega.clock import now_ms
 from pyspark_pravega.connector.log.entries import (
@@ -26,6 +28,8 @@ from pyspark_pravega.connector.log.entry_keys import CUTS, STATE, SUBSCRIBERS, c
 from pyspark_pravega.connector.log.json_table import Content, JsonTable
 from pyspark_pravega.connector.log.tiered import Tiered
 from pyspark_pravega.errors import ConfigurationError
+
+_log = logging.getLogger(__name__)
 
 HISTORY = "history"
 LEAST_VERSIONS = 100
@@ -95,6 +99,25 @@ def first_commit(table: JsonTable, last: int) -> Commit | None:
         first = known[0]
         low, high = max((number + 1 for number in numbers if number < first.version), default=low), first.version
     return first
+
+
+def sweep_versions(table: JsonTable, stream: Stream, version: int, history: str | None, kept: int) -> None:
+    """Remove the versions that aren't kept any more.
+
+    Args:
+        table: holds the log.
+        stream: whose log it is.
+        version: the last one.
+        history: the table's property of that name; None where it has none.
+        kept: how many are kept then.
+    """
+    try:
+        wanted = History(versions=kept) if history is None else History.parse(history)
+    except ConfigurationError as error:
+        # A later release may have set it. The version is made, and nothing is lost with more of them.
+        _log.warning('no versions of stream "%s" are removed: %s', stream, error)
+    else:
+        forget_versions(table, version, wanted)
 
 
 def forget_versions(table: JsonTable, last: int, history: History) -> None:

@@ -11,6 +11,7 @@ It lies in a key-value table beside the stream and is changed only under conditi
 | 0, 4 | which versions subscribers have read that follow CHANGES of a table with a key |
 | 0, 5 | there where the log was made for a stream that was just being dropped |
 | 0, 6 | which entries there are of what `CALL index` has read |
+| 0, 7 and 0, 8 | which statistics `CALL analyze` has kept, and these |
 | 1, n | version n: when, how much, which transactions, and the stream cut that it reached |
 | 2, n | figures of blocks of its rows, and where they lie, of tables with an index |
 | 3, n | the same of events that `CALL index` has read, whoever has written them |
@@ -41,6 +42,7 @@ from functools import partial
 
 from pyspark_pravega.client import KeyValueTable, Stream
 from pyspark_pravega.client.key_value import ANY_VERSION, NOT_EXISTS
+from pyspark_pravega.connector.log.analyzed import StatisticsLog, statistics_id
 from pyspark_pravega.connector.log.copies import CopyLog, RedeliveryLog
 from pyspark_pravega.connector.log.entries import (
     OTHERS,
@@ -65,16 +67,16 @@ from pyspark_pravega.connector.log.entry_keys import (
     PROPERTIES,
     SCHEMAS,
     STATE,
+    STATISTICS,
     commit_key,
     query_key,
 )
 from pyspark_pravega.connector.log.history import (
     HISTORY,
-    History,
     HolderLog,
     commits_of,
     first_commit,
-    forget_versions,
+    sweep_versions,
 )
 from pyspark_pravega.connector.log.indexes import IndexLog, index_of
 from pyspark_pravega.connector.log.job_log import (
@@ -87,7 +89,7 @@ from pyspark_pravega.connector.log.job_log import (
     stored_commit,
 )
 from pyspark_pravega.connector.log.json_table import Change, Content, JsonTable
-from pyspark_pravega.errors import ConfigurationError, ConflictError
+from pyspark_pravega.errors import ConflictError
 
 KEPT_VERSIONS, _RETIRED = 10_000, 100
 _SWEEP_EVERY, _AHEAD_MS = 100, 60_000
@@ -261,6 +263,10 @@ class Ledger:
         """Of which blocks of events there are figures."""
         return IndexLog(self._table)
 
+    def statistics(self) -> StatisticsLog:
+        """What `CALL analyze` has kept of the table's columns."""
+        return StatisticsLog(self._table)
+
     def all_commits(self) -> Iterator[Commit]:
         """All completed versions that are still known, in their order."""
         yield from (commit_of(document.content) for _, document in self._table.iterate(prefix=COMMITS))
@@ -407,9 +413,10 @@ class Ledger:
         return self.properties_and_state()[0]
 
     def properties_and_state(self) -> tuple[dict[str, str], State]:
-        """The table's properties and the log's state, in one look."""
-        properties, state = self._table.get(PROPERTIES, STATE)
-        return {} if properties is None else dict(properties.content["properties"]), state_of(state)
+        """The table's properties and the log's state with `State.analyzed`, in one look."""
+        properties, state, noted = self._table.get(PROPERTIES, STATE, STATISTICS)
+        texts = {} if properties is None else dict(properties.content["properties"])
+        return texts, replace(state_of(state), analyzed=statistics_id(noted))
 
     def set_properties(self, properties: dict[str, str]) -> None:
         """Replace the table's properties."""
@@ -484,14 +491,7 @@ class Ledger:
 
     def _sweep(self, version: int) -> None:
         """Remove what isn't needed any more. Other processes may do it at the same time."""
-        text = self.properties().get(HISTORY)
-        try:
-            history = History(versions=KEPT_VERSIONS) if text is None else History.parse(text)
-        except ConfigurationError as error:
-            # A later release may have set it. The version is made, and nothing is lost with more of them.
-            _log.warning('no versions of stream "%s" are removed: %s', self.stream, error)
-        else:
-            forget_versions(self._table, version, history)
+        sweep_versions(self._table, self.stream, version, self.properties().get(HISTORY), KEPT_VERSIONS)
         forget_abandoned(self._table)
 
     def _change(self, old: State, new: State, *changes: Change) -> State:

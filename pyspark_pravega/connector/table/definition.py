@@ -79,8 +79,12 @@ class TableDefinition:
     """What becomes of events that can't be decoded: one of `serde.lenient.MODES`."""
     replaced_table: int = 0
     """The last version of the commit log that gave the table other columns and properties; 0 when there was none."""
+    replaced_rows: int = 0
+    """The last version that took the place of all rows, be it with the same ones; 0 when there was none."""
     added_checks: int = 0
     """How many CHECK constraints were added to the table since it was made."""
+    analyzed: str | None = None
+    """Which statistics of its columns there are; None for none."""
     cleaning: Cleaning | None = None
     """What that version, or a later one that replaced all rows, has left to be done."""
     has_lake: bool = False
@@ -299,7 +303,9 @@ def load_definition(
     definition = replace(
         definition,
         replaced_table=state.replaced_table,
+        replaced_rows=state.replaced_rows,
         added_checks=state.added_checks,
+        analyzed=state.analyzed,
         cleaning=state.cleaning,
         has_lake=state.has_lake,
         segments=tuple(segments),

@@ -156,6 +156,8 @@ ALTER TABLE orders SET TBLPROPERTIES ('index-columns' = 'id');
 CALL pravega.system.index('sql_shop.orders');
 --> ...	4	...	0	0
 ALTER TABLE orders UNSET TBLPROPERTIES ('index-columns');
+CALL pravega.system.analyze('sql_shop.orders', columns => array('id'));
+--> ...	id	4	0	4	1	4	NULL
 CALL pravega.system.scale(table => 'sql_shop.orders', segments => 3);
 --> 4294967298	0.0	0.3333333333333333
 --> 4294967299	0.3333333333333333	0.6666666666666666
@@ -179,6 +181,7 @@ CALL pravega.system.seal('sql_shop.orders');
 -- since 4.1
 SHOW PROCEDURES IN pravega.system;
 --> pravega	["system"]	system	abort
+--> pravega	["system"]	system	analyze
 --> pravega	["system"]	system	begin
 --> pravega	["system"]	system	clean_lake
 --> pravega	["system"]	system	commit

@@ -7,15 +7,18 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.properties import spelled_compatibility
+from pyspark_pravega.catalog.statements.procedures.analyzing import COLUMNS as ANALYZE_COLUMNS
+from pyspark_pravega.catalog.statements.procedures.analyzing import analyze
 from pyspark_pravega.catalog.statements.procedures.copying import COLUMNS as COPY_COLUMNS
 from pyspark_pravega.catalog.statements.procedures.copying import copy
+from pyspark_pravega.catalog.statements.procedures.described import Parameter, Procedure
 from pyspark_pravega.catalog.statements.procedures.indexing import COLUMNS as INDEX_COLUMNS
 from pyspark_pravega.catalog.statements.procedures.indexing import index
 from pyspark_pravega.catalog.statements.procedures.redelivering import COLUMNS as REDELIVER_COLUMNS
@@ -46,33 +49,6 @@ from pyspark_pravega.values import duration
 NAMESPACE = "system"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,254}")
 _TRANSACTION_WAIT_S = 30.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Parameter:
-    """What a procedure takes."""
-
-    name: str
-    type: str
-    """As SQL says it."""
-    comment: str
-    default: str | None = None
-    """A literal of SQL; None when the argument must be given."""
-    columns: bool = False
-    """Whether it is a list of columns, which comes parsed."""
-    condition: bool = False
-    """Whether it is a condition of SQL, which the session parses before the procedure is called."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Procedure:
-    """A procedure."""
-
-    name: str
-    description: str
-    parameters: tuple[Parameter, ...]
-    columns: str
-    """The columns of its result, as SQL says them."""
 
 
 _TABLE = Parameter(name="table", type="STRING", comment="the table, as namespace.table, or scope/stream")
@@ -120,6 +96,15 @@ PROCEDURES = {
             description="Reads events that no index tells of, and keeps what reads need to pass over them",
             parameters=(_TABLE,),
             columns=INDEX_COLUMNS,
+        ),
+        Procedure(
+            name="analyze",
+            description="Takes statistics of columns, by which Spark plans queries",
+            parameters=(
+                _TABLE,
+                Parameter(name="columns", type="ARRAY<STRING>", comment="of which columns", default="NULL"),
+            ),
+            columns=ANALYZE_COLUMNS,
         ),
         Procedure(
             name="tier",
@@ -335,11 +320,16 @@ class Procedures:
             ConfigurationError: an argument is missing or wrong.
             PravegaError: it can't be done.
         """
-        if name not in ("copy", "redeliver", "index"):
+        if name not in ("copy", "redeliver", "index", "analyze"):
             return self.call(name, arguments)
         _check_given(PROCEDURES[name], arguments)
         if name == "index":
             return index(self._base, caller, self._stream(arguments[0]))
+        if name == "analyze":
+            stream = self._stream(arguments[0])
+            step = analyze(self._base, caller, stream, arguments[1])
+            self._base.forget(stream)
+            return step
         if name == "redeliver":
             letters, source, target = map(self._stream, arguments)
             return redeliver(self._base, caller, letters, source, target)

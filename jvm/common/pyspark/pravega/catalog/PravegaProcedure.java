@@ -3,6 +3,7 @@ package pyspark.pravega.catalog;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.JsonNodeFactory;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Iterator;
 import java.util.List;
 import java.util.concurrent.Callable;
@@ -11,6 +12,7 @@ import java.util.stream.Collectors;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Identifier;
@@ -21,6 +23,7 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.CommandExecutionMode;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
 import pyspark.pravega.bridge.CatalogProcess;
@@ -90,6 +93,9 @@ public final class PravegaProcedure implements UnboundProcedure, BoundProcedure 
     for (int i = 0; i < values.length; i++) {
       Object value = arguments.isNullAt(i) ? null : arguments.get(i, type(parameters.get(i)));
       values[i] = value instanceof UTF8String text ? text.toString() : value;
+      if (value instanceof ArrayData texts) {
+        values[i] = Arrays.stream(texts.<Object>toObjectArray(DataTypes.StringType)).map(String::valueOf).toList();
+      }
       if (value != null && parameters.get(i).get("columns").asBoolean()) {
         values[i] = StructType.fromDDL(value.toString()).json();
       }

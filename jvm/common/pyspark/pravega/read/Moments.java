@@ -41,7 +41,7 @@ public final class Moments {
   /** How a read is planned in a transaction, or will be. */
   private record Plan(PravegaBatch.Read read, String transaction, Supplier<JsonNode> answer) {
     boolean is(PravegaBatch.Read other, String of) {
-      return Objects.equals(transaction, of) && read.gives(other);
+      return Objects.equals(transaction, of) && read.isPlannedAs(other);
     }
   }
 
@@ -64,8 +64,8 @@ public final class Moments {
   }
 
   /**
-   * Plans a read, and begins to plan the query's others: Spark asks for one after the other. Reads of the same rows have
-   * one plan.
+   * Plans a read, and begins to plan the query's others: Spark asks for one after the other. Reads that are
+   * planned alike have one plan.
    *
    * @param transaction in which it is read; null for none
    */

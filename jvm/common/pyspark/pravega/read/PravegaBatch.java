@@ -71,7 +71,8 @@ final class PravegaBatch implements Batch {
           "options", options,
           "position", table.position(),
           "predicates", Predicates.of(predicates.toArray(new Predicate[0])),
-          "condition", condition(),
+          "condition", Conditions.of(predicates),
+          "skips", skips(),
           "limit", limit,
           "moments", known,
           "beside", beside,
@@ -94,7 +95,12 @@ final class PravegaBatch implements Batch {
     }
 
     private Map<String, Object> condition(List<Predicate> predicates) {
-      return table.known().containsKey(INDEX_COLUMNS) ? Conditions.of(predicates) : null;
+      return skips() ? Conditions.of(predicates) : null;
+    }
+
+    /** Whether an index may leave out rows that the condition doesn't want; else it is for estimates only. */
+    private boolean skips() {
+      return table.known().containsKey(INDEX_COLUMNS);
     }
 
     /** Whether both are the same rows: of one moment, so of one query. */
@@ -106,6 +112,11 @@ final class PravegaBatch implements Batch {
           && told().equals(other.told())
           && Objects.equals(condition(), other.condition())
           && Objects.equals(limit, other.limit);
+    }
+
+    /** Whether both are the same rows, of which as many are wanted. */
+    boolean isPlannedAs(Read other) {
+      return gives(other) && Objects.equals(Conditions.of(predicates), Conditions.of(other.predicates));
     }
   }
 
@@ -195,6 +206,11 @@ final class PravegaBatch implements Batch {
 
   long size() {
     return plan().get("size").asLong();
+  }
+
+  /** Figures of all rows, of a table with statistics; null of others. */
+  JsonNode analyzed() {
+    return plan().get("analyzed");
   }
 
   /** About how many bytes the wanted columns are as Spark's rows. */

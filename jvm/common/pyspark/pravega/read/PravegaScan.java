@@ -1,5 +1,6 @@
 package pyspark.pravega.read;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
@@ -12,7 +13,9 @@ import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.Statistics;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
+import org.apache.spark.sql.connector.read.colstats.ColumnStatistics;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import pyspark.pravega.bridge.Names;
 import pyspark.pravega.catalog.PravegaTable;
@@ -137,8 +140,23 @@ final class PravegaScan implements SeenTable, SupportsReportStatistics, Supports
       // How much a micro-batch will have isn't known; what the whole stream has doesn't tell it.
       return new Size(OptionalLong.empty(), OptionalLong.empty());
     }
-    return new Size(OptionalLong.of(batch.memory()), batch.rows());
+    JsonNode analyzed = batch.analyzed();
+    if (analyzed == null) {
+      return new Size(OptionalLong.of(batch.memory()), batch.rows());
+    }
+    Map<NamedReference, ColumnStatistics> columns = ColumnFigures.of(analyzed.get("columns"), readSchema);
+    if (SQLConf.get().cboEnabled()) {
+      // What conditions leave Spark then estimates itself, by figures of all rows.
+      return new Size(
+          OptionalLong.of(analyzed.get("memory").asLong()), OptionalLong.of(analyzed.get("rows").asLong()), columns);
+    }
+    return new Size(OptionalLong.of(batch.memory()), batch.rows(), columns);
   }
 
-  private record Size(OptionalLong sizeInBytes, OptionalLong numRows) implements Statistics {}
+  private record Size(OptionalLong sizeInBytes, OptionalLong numRows, Map<NamedReference, ColumnStatistics> columnStats)
+      implements Statistics {
+    private Size(OptionalLong sizeInBytes, OptionalLong numRows) {
+      this(sizeInBytes, numRows, Map.of());
+    }
+  }
 }
