@@ -73,7 +73,7 @@ def lakes(spark: SparkSession, sandbox: Sandbox, tmp_path: Path) -> Iterator[str
 @contextmanager
 def configured(spark: SparkSession, **given: str) -> Iterator[None]:
     keys = {key.replace("__", "."): value for key, value in given.items()}
-    before = {key: spark.conf.get(key, None) for key in keys}
+    before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in keys}
     for key, value in keys.items():
         spark.conf.set(key, value)
     yield

@@ -217,7 +217,8 @@ def scan(planned: PlannedScan, moment: QueryMoment) -> messages.PlannedScan:
     if planned.extent is not None:
         message["extent"] = planned.extent
     if planned.analyzed is not None:
-        message["analyzed"] = messages.Analyzed(**vars(planned.analyzed))
+        of_all = planned.analyzed
+        message["analyzed"] = {"rows": of_all.rows, "memory": of_all.memory, "columns": of_all.columns}
     return message
 
 
