@@ -73,15 +73,15 @@ def lakes(spark: SparkSession, sandbox: Sandbox, tmp_path: Path) -> Iterator[str
 @contextmanager
 def configured(spark: SparkSession, **given: str) -> Iterator[None]:
     keys = {key.replace("__", "."): value for key, value in given.items()}
-    before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in keys}
+    before = {key: spark.conf.get(key, None) for key in keys}
     for key, value in keys.items():
         spark.conf.set(key, value)
     yield
-    for key, value in before.items():
-        if value is None:
+    for key, past in before.items():
+        if past is None:
             spark.conf.unset(key)
         else:
-            spark.conf.set(key, value)
+            spark.conf.set(key, past)
 
 
 def analyzed(spark: SparkSession, table: str, columns: Sequence[str] | None = None) -> dict[str, dict[str, Any]]:
