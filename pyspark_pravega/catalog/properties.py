@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from pyspark_pravega.catalog import foreign_properties
 from pyspark_pravega.catalog.ddl import Bucket, ClusterBy, Transform
-from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS, SEGMENTS, STREAM_PROPERTIES, StreamProperties, shown
+from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS, SEGMENTS, STREAM_PROPERTIES, StreamProperties
 from pyspark_pravega.catalog.stream_properties import stream_configuration as configured
 from pyspark_pravega.client import StreamConfiguration
 from pyspark_pravega.connector.option_names import (
@@ -36,12 +36,10 @@ from pyspark_pravega.connector.table import (
     ROW_COLUMN,
     TRUNCATE_LATER,
     Check,
-    TableDefinition,
     TableProperties,
     check_key,
     check_lake,
     event_fields,
-    given_properties,
     indexed_names,
     routing_key_of,
     split_defaults,
@@ -53,11 +51,9 @@ from pyspark_pravega.errors import ConfigurationError, UnsupportedOperationError
 from pyspark_pravega.serde.custom import CustomCodec, is_custom
 from pyspark_pravega.serde.formats import AVRO, FORMATS, RAW, REGISTERED, STRING, SYNONYMS
 from pyspark_pravega.serde.lenient import DROP_MALFORMED, PERMISSIVE
-from pyspark_pravega.serde.native import describe
 from pyspark_pravega.serde.raw import EVENT
 from pyspark_pravega.settings import KEYS, SESSION_PREFIX, canonical_key
 from pyspark_pravega.spark.types import StructType
-from pyspark_pravega.together import together
 from pyspark_pravega.values import listed, literal, names_of
 
 CODEC = "codec"
@@ -224,34 +220,6 @@ def is_of_key(routing: str, key: Sequence[str], schema: StructType) -> bool:
     """
     columns = Routing.parse(routing, schema.fieldNames()).columns
     return bool(columns) and set(columns) <= set(key)
-
-
-def loaded_properties(definition: TableDefinition) -> dict[str, str]:
-    """Those of a table's properties that are known without asking for more.
-
-    Args:
-        definition: what the stream is as a table.
-    """
-    return {
-        "provider": PROVIDER,
-        FORMAT: definition.format,
-        CODEC: describe(definition.codec),
-        **{k: value for k, value in given_properties(definition.properties).items() if k != COLUMNS},
-    }
-
-
-def shown_properties(definition: TableDefinition) -> dict[str, str]:
-    """What SHOW TBLPROPERTIES and DESCRIBE EXTENDED show.
-
-    Args:
-        definition: what the stream is as a table.
-    """
-    policy, configuration = together(lambda: definition.compatibility, lambda: definition.configuration)
-    return {
-        **loaded_properties(definition),
-        **({COMPATIBILITY: policy} if policy else {}),
-        **shown(configuration),
-    }
 
 
 def known_properties(properties: Mapping[str, str], own: frozenset[str] = _OWN) -> dict[str, str]:

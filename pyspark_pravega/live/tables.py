@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark_pravega.catalog.properties import shown_properties
+from pyspark_pravega.catalog.shown import shown_properties
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import Ledger, Snapshot, open_ledger, take_snapshot
 from pyspark_pravega.connector.shared import shared_client, shared_registry

@@ -21,6 +21,7 @@ from pyspark_pravega.registry.model import (
     CREATION,
     EncodingInfo,
     GroupProperties,
+    History,
     SchemaInfo,
     VersionInfo,
     format_json,
@@ -31,11 +32,8 @@ from pyspark_pravega.registry.model import (
 from pyspark_pravega.registry.transport import Refusals, T, Transport, part
 from pyspark_pravega.security import Credentials, Tls
 from pyspark_pravega.settings import DEFAULT_TIMEOUT_S
-from pyspark_pravega.together import together
 
 _PAGE = 100
-_KEPT = 4096
-"""Of so many groups it is remembered what they were created with."""
 
 
 class SchemaRegistry:
@@ -69,7 +67,8 @@ class SchemaRegistry:
             raise ConfigurationError(f"timeout must be a positive number of seconds, not {timeout}")
         self.uri, self.timeout, self._secured = uri, timeout, (credentials, tls)
         self._transport = Transport(uri, timeout, credentials=credentials, tls=tls, presumed=presumed)
-        self._groups: dict[tuple[str, str], tuple[GroupProperties, tuple[SchemaInfo, VersionInfo, int]]] = {}
+        self.known_groups: dict[tuple[str, str], tuple[GroupProperties, History]] = {}
+        """What groups were, with their history, when somebody looked last, by namespace and name."""
 
     def __repr__(self) -> str:
         return f"SchemaRegistry({self.uri!r}, timeout={self.timeout:g})"
@@ -325,7 +324,7 @@ class SchemaRegistry:
         schemas = self.schemas(namespace, group, type)
         return schemas[-1] if schemas else None
 
-    def history(self, namespace: str, group: str) -> list[tuple[SchemaInfo, VersionInfo, int]]:
+    def history(self, namespace: str, group: str) -> History:
         """All schemas of a group with the times when they were added.
 
         Args:
@@ -340,36 +339,6 @@ class SchemaRegistry:
         """
         doing = f'read the history of group "{namespace}/{group}"'
         return self._group_call(history_from_json, doing, "GET", namespace, group, "/history")
-
-    def group_and_history(
-        self, namespace: str, group: str
-    ) -> tuple[GroupProperties, list[tuple[SchemaInfo, VersionInfo, int]]]:
-        """All schemas of a group, and what it was created with: that is asked for once.
-
-        Args:
-            namespace: the scope.
-            group: the stream.
-
-        Returns:
-            Its properties, whose policy may have been replaced meanwhile: `group` tells the present one. The schemas as
-            `history` tells them.
-
-        Raises:
-            GroupNotFoundError: there's no such group.
-        """
-        known = self._groups.get((namespace, group))
-        if known is None:
-            properties, history = together(lambda: self.group(namespace, group), lambda: self.history(namespace, group))
-        else:
-            history = self.history(namespace, group)
-            # One that was made again has another first schema.
-            is_same = bool(history) and history[0] == known[1]
-            properties = known[0] if is_same else self.group(namespace, group)
-        if history:
-            if len(self._groups) >= _KEPT:
-                self._groups.clear()
-            self._groups[namespace, group] = properties, history[0]
-        return properties, history
 
     def encoding_id(self, namespace: str, group: str, version: VersionInfo, codec: str = "") -> int:
         """The id in the header of events of a schema version and a codec; made when there's none yet.

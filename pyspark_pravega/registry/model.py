@@ -159,7 +159,11 @@ def schemas_from_json(answer: Any) -> list[tuple[SchemaInfo, VersionInfo]]:
     return sorted(both, key=lambda entry: entry[1].id)
 
 
-def history_from_json(answer: Any) -> list[tuple[SchemaInfo, VersionInfo, int]]:
+History = list[tuple[SchemaInfo, VersionInfo, int]]
+"""Schemas of a group, their versions, and when they were added (ms since 1970), oldest first."""
+
+
+def history_from_json(answer: Any) -> History:
     """Schemas, versions and times (ms since 1970), oldest first, of an answer's JSON."""
     entries = [
         (

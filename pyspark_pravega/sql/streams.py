@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.names import scope_of, to_sql
-from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.pushdown import counted_rows, counted_with_lake
+from pyspark_pravega.catalog.shown import shown_properties
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.connector.key_value import KeyValueDefinition
 from pyspark_pravega.connector.lake import behind_lake

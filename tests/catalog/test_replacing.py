@@ -11,7 +11,7 @@ from catalog_tools import COLUMNS, ids, insert, make, plan, rows, write
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from pyspark_pravega.catalog.catalog import Catalog
-from pyspark_pravega.catalog.properties import shown_properties
+from pyspark_pravega.catalog.shown import shown_properties
 from pyspark_pravega.catalog.statements.replacing import Staged
 from pyspark_pravega.client import Stream
 from pyspark_pravega.connector.log import take_snapshot

@@ -16,7 +16,7 @@ from readers import rows_read
 
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.plans.scans import ScanRequest, plan_scan
-from pyspark_pravega.catalog.properties import shown_properties
+from pyspark_pravega.catalog.shown import shown_properties
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.connector.log.snapshot import take_snapshot
 from pyspark_pravega.connector.options import EventOptions, ReadOptions, WriteOptions, parse_mode

@@ -7,6 +7,7 @@ background work `compactions`, which commits start, and `sampling`, which notes 
 `catalog.catalog` and below, and knows nothing of how the JVM is told.
 """
 
+from pyspark_pravega.catalog.plans.estimates import ColumnFigures
 from pyspark_pravega.catalog.plans.moments import QueryMoment
 from pyspark_pravega.catalog.plans.narrowing import NarrowedScan
 from pyspark_pravega.catalog.plans.planner import Planner
@@ -36,6 +37,7 @@ from pyspark_pravega.catalog.plans.writes import (
 __all__ = [
     "ENDS",
     "ChangesBounds",
+    "ColumnFigures",
     "ExtentText",
     "Job",
     "NarrowedScan",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from pyspark.sql.types import StructType
 
@@ -19,6 +19,21 @@ _MOST_NEW = 0.1
 others for impossible."""
 
 
+class ColumnFigures(TypedDict):
+    """Of a column."""
+
+    distinct: int
+    """How many values there are, about."""
+    nulls: int
+    least: Any
+    """As of `ColumnStatistics`."""
+    greatest: Any
+    length: int
+    """Of a value in bytes, on average."""
+    longest: int
+    """Of the longest value."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Analyzed:
     """What Spark estimates by itself what conditions leave: figures of all rows, whatever is wanted of them."""
@@ -26,9 +41,8 @@ class Analyzed:
     rows: int
     memory: int
     """As of `PlannedScan`."""
-    columns: dict[str, dict[str, Any]]
-    """Of some columns by their names: how many `distinct` values and `nulls`, about, the `least` and the `greatest`
-    value as of `ColumnStatistics`, the average `length` of a value in bytes, and that of the `longest`."""
+    columns: dict[str, ColumnFigures]
+    """Of some columns, by their names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,7 +139,8 @@ def _is_for_spark(one: ColumnStatistics, rows: int, kind: Any) -> bool:
     return one.distinct is not None and is_ordered(kind) and not isinstance(kind, TimestampNTZType) and not is_old
 
 
-def _figures(one: ColumnStatistics, rows: int, kind: Any) -> dict[str, Any]:
+def _figures(one: ColumnStatistics, rows: int, kind: Any) -> ColumnFigures:
+    assert one.distinct is not None
     fixed, scale = width(kind), rows / max(1, one.rows)
     length, longest = (round(one.length or 0), one.longest or 0) if fixed is None else (fixed, fixed)
     return {

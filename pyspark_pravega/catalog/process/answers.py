@@ -15,8 +15,8 @@ from pyspark_pravega.catalog.plans import NarrowedScan, Plan, PlannedScan, Query
 from pyspark_pravega.catalog.process import messages
 from pyspark_pravega.catalog.process.parameters import KIND
 from pyspark_pravega.catalog.process.pickles import pickled_read, text_of
-from pyspark_pravega.catalog.properties import loaded_properties, shown_properties
 from pyspark_pravega.catalog.pushdown import routing_columns
+from pyspark_pravega.catalog.shown import loaded_properties, shown_properties
 from pyspark_pravega.connector.indexing import BLOCK_COLUMNS
 from pyspark_pravega.connector.key_value import METADATA_COLUMNS, VERSION, KeyValueDefinition, KeyValuePlan, made_as
 from pyspark_pravega.connector.lake import told_columns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NotRequired, TypedDict
 
-from pyspark_pravega.catalog.plans import PositionText
+from pyspark_pravega.catalog.plans import ColumnFigures, PositionText
 from pyspark_pravega.catalog.process.pickles import Text64
 
 
@@ -154,7 +154,7 @@ class Analyzed(TypedDict):
 
     rows: int
     memory: int
-    columns: dict[str, dict[str, Any]]
+    columns: dict[str, ColumnFigures]
 
 
 class PlannedScan(TypedDict):

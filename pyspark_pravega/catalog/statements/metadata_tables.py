@@ -26,8 +26,8 @@ from pyspark.sql.types import (
 
 from pyspark_pravega.catalog.base import CatalogBase
 from pyspark_pravega.catalog.names import stream_of
-from pyspark_pravega.catalog.properties import shown_properties
 from pyspark_pravega.catalog.pushdown import MOST, interval_of
+from pyspark_pravega.catalog.shown import shown_properties
 from pyspark_pravega.catalog.statements.replacing import Replacing
 from pyspark_pravega.client import Client, Stream
 from pyspark_pravega.client.names import segment_epoch, segment_number

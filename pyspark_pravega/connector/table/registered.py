@@ -14,9 +14,13 @@ from pyspark_pravega.errors import (
     UnsupportedOperationError,
     did_you_mean,
 )
-from pyspark_pravega.registry import SchemaInfo, VersionInfo
+from pyspark_pravega.registry import GroupProperties, History, SchemaInfo, SchemaRegistry, VersionInfo
 from pyspark_pravega.serde.formats import REGISTERED
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.together import together
+
+_KEPT = 4096
+"""Of so many groups it is remembered what they were created with."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,7 +66,7 @@ def registered_in(
             )
         return None
     try:
-        group, history = registry.group_and_history(stream.scope, stream.name)
+        group, history = _group_and_history(registry, stream)
     except GroupNotFoundError:
         return None
     if not history:
@@ -94,3 +98,24 @@ def registered_in(
         multiple=group.allow_multiple_types,
         group_made=history[0][2],
     )
+
+
+def _group_and_history(registry: SchemaRegistry, stream: Stream) -> tuple[GroupProperties, History]:
+    """A stream's group, and all of its schemas. What the group was created with doesn't change, so that is asked for
+    once; its policy may have been replaced meanwhile.
+    """
+    key = namespace, name = stream.scope, stream.name
+    known = registry.known_groups.get(key)
+    if known is None:
+        group, history = together(lambda: registry.group(namespace, name), lambda: registry.history(namespace, name))
+    else:
+        group, before = known
+        history = registry.history(namespace, name)
+        # One that was made again has another first schema.
+        if not history or history[0] != before[0]:
+            group = registry.group(namespace, name)
+    if history:
+        if len(registry.known_groups) >= _KEPT:
+            registry.known_groups.clear()
+        registry.known_groups[key] = group, history[:1]
+    return group, history
