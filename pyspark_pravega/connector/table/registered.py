@@ -14,11 +14,13 @@ from pyspark_pravega.errors import (
     UnsupportedOperationError,
     did_you_mean,
 )
-from pyspark_pravega.registry import GroupProperties, History, SchemaInfo, SchemaRegistry, VersionInfo
+from pyspark_pravega.registry import GroupProperties, SchemaInfo, SchemaRegistry, VersionInfo
 from pyspark_pravega.serde.formats import REGISTERED
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.together import together
 
+_History = list[tuple[SchemaInfo, VersionInfo, int]]
+"""As of `SchemaRegistry.history`."""
 _KEPT = 4096
 """Of so many groups it is remembered what they were created with."""
 
@@ -100,7 +102,7 @@ def registered_in(
     )
 
 
-def _group_and_history(registry: SchemaRegistry, stream: Stream) -> tuple[GroupProperties, History]:
+def _group_and_history(registry: SchemaRegistry, stream: Stream) -> tuple[GroupProperties, _History]:
     """A stream's group, and all of its schemas. What the group was created with doesn't change, so that is asked for
     once; its policy may have been replaced meanwhile.
     """
