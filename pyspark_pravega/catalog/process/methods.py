@@ -12,6 +12,7 @@ from typing import Any
 
 from pyspark.sql.types import StructType
 
+from pyspark_pravega.catalog.base import PLANNED_S
 from pyspark_pravega.catalog.catalog import Catalog
 from pyspark_pravega.catalog.ddl import TableChange, Transform
 from pyspark_pravega.catalog.plans import (
@@ -158,7 +159,7 @@ class CatalogMethods:
 
     def table_properties(self, namespace: list[str], table: str) -> dict[str, str]:
         """All properties of a table, also those that others keep: the controller, and the registry."""
-        return answers.properties(self.catalog.relation(namespace, table))
+        return answers.properties(self.catalog.relation(namespace, table, age_s=PLANNED_S))
 
     def load_table_at(
         self, namespace: list[str], table: str, version: str | None = None, timestamp: int | None = None

@@ -73,8 +73,9 @@ public final class Moments {
     Supplier<JsonNode> begun = planOf(read, transaction);
     JsonNode plan = begun == null ? read.plan(transaction) : begun.get();
     synchronized (this) {
-      plans.removeIf(one -> one.is(read, transaction));
-      plans.add(new Plan(read, transaction, () -> plan));
+      if (begun == null) {
+        plans.add(new Plan(read, transaction, () -> plan));
+      }
       unplanned.remove(read);
       // With its moment this read has told theirs.
       for (PravegaBatch.Read other : List.copyOf(unplanned)) {
