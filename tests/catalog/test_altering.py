@@ -224,11 +224,13 @@ def test_what_is_wrong_is_refused_and_changes_nothing(
 ) -> None:
     make(catalog, scope)
     before = catalog.load_table([scope], "t", age_s=0)
+    # A definition asks for these when they are wanted.
+    known = (before.properties, before.configuration, before.compatibility)
     with pytest.raises(error) as refused:
         catalog.altering.alter([scope], "t", [*setting(tags="x"), *changes])
     assert message in str(refused.value)
     after = catalog.load_table([scope], "t", age_s=0)
-    assert (after.properties, after.configuration) == (before.properties, before.configuration)
+    assert (after.properties, after.configuration, after.compatibility) == known
 
 
 def test_what_a_sealed_stream_refuses_changes_nothing(catalog: Catalog, scope: str) -> None:

@@ -214,11 +214,12 @@ def test_a_target_that_is_made_again_beside_the_query_gets_nothing(client: Clien
     query = Query(client, table)
     take_over(query.plan, query.id, "first", epoch=0)
     query.write("first", 0, (0, 0), 0, 1)
+    configuration = table.configuration
     assert delete_ledger(client, table.stream)
     client.controller.delete_stream(table.stream, seal=True)
     with pytest.raises(TableChangedError, match="was dropped after"):
         query.write("first", 1, (2, 0), 2)
-    client.controller.create_stream(table.stream, table.configuration)
+    client.controller.create_stream(table.stream, configuration)
     with pytest.raises(TableChangedError, match="dropped and made again"):
         query.write("first", 1, (2, 0), 2)
     again = replace(query.plan, segment_id=client.controller.current_segments(table.stream).ids[0])
