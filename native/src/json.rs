@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::Value;
 
 use crate::column::{Bad, Col, Data, Res};
-use crate::json_text::{base64, write_string, Parser};
+use crate::json_text::{base64, write_string, Parser, Str};
 use crate::numbers::{number_end, scaled};
 use crate::plan::{flag, get, list, number, text};
 use crate::time;
@@ -43,7 +43,20 @@ pub enum Node {
 pub struct Object {
     pub fields: Vec<Field>,
     by_name: HashMap<Vec<u8>, usize>,
+    /// The properties that objects have had, in their order: the next one most likely has the same.
+    order: Vec<Known>,
 }
+
+/// A property by its name as it is written, with quotes and a colon behind it; `None` for one that nobody wants.
+struct Known {
+    quoted: Vec<u8>,
+    field: Option<usize>,
+}
+
+/// How many properties that an object hasn't are passed over before its next one is looked up by its name.
+const MOST_LEFT_OUT: usize = 4;
+/// Of how many properties the order is known.
+const MOST_KNOWN: usize = 1000;
 
 pub struct Field {
     name: Vec<u8>,
@@ -71,11 +84,11 @@ impl Object {
             });
         }
         let by_name = fields.iter().enumerate().map(|(i, f)| (f.name.clone(), i)).collect();
-        Ok(Object { fields, by_name })
+        Ok(Object { fields, by_name, order: vec![] })
     }
 
     /// Reads one event: an object, with nothing behind it but blanks and zeros.
-    pub fn event(&self, columns: &mut [Col], body: &[u8], scratch: &mut Vec<u8>) -> Res<()> {
+    pub fn event(&mut self, columns: &mut [Col], body: &[u8], scratch: &mut Vec<u8>) -> Res<()> {
         simdutf8::basic::from_utf8(body).map_err(|_| Bad)?;
         let mut at = Parser::new(body, scratch);
         at.blanks();
@@ -88,23 +101,16 @@ impl Object {
     }
 
     /// Reads an object as row `row` of its columns.
-    fn read(&self, columns: &mut [Col], row: usize, at: &mut Parser) -> Res<()> {
+    fn read(&mut self, columns: &mut [Col], row: usize, at: &mut Parser) -> Res<()> {
         at.open(b'{')?;
-        // Which property comes next is guessed from the order of the last one; the guess is checked.
-        let mut next = 0;
+        let mut step = 0;
         let mut seen = 0;
         if !at.closed(b'}') {
             loop {
-                let name = at.string()?;
-                let found = match self.fields.get(next) {
-                    Some(field) if name.is(&field.name, at) => Some(next),
-                    _ => self.by_name.get(name.bytes(at)).copied(),
-                };
-                at.colon()?;
+                let found = self.property(&mut step, at)?;
                 match found {
                     Some(i) => {
-                        next = i + 1;
-                        let field = &self.fields[i];
+                        let field = &mut self.fields[i];
                         let column = &mut columns[field.column];
                         if column.len() > row {
                             // Of a name that comes twice the last value counts.
@@ -133,6 +139,35 @@ impl Object {
             }
         }
         Ok(())
+    }
+
+    /// Reads a property's name and the colon behind it; which field that is.
+    #[inline(always)]
+    fn property(&mut self, step: &mut usize, at: &mut Parser) -> Res<Option<usize>> {
+        for (left_out, known) in self.order.iter().skip(*step).take(MOST_LEFT_OUT + 1).enumerate() {
+            if at.takes(&known.quoted) {
+                *step += left_out + 1;
+                at.blanks();
+                return Ok(known.field);
+            }
+        }
+        let name = at.string()?;
+        let field = self.by_name.get(name.bytes(at)).copied();
+        if matches!(name, Str::Plain(..)) && *step < MOST_KNOWN {
+            if *step >= self.order.len() {
+                self.order.push(Known { quoted: vec![], field });
+                *step = self.order.len() - 1;
+            }
+            let known = &mut self.order[*step];
+            known.field = field;
+            known.quoted.clear();
+            known.quoted.push(b'"');
+            known.quoted.extend_from_slice(name.bytes(at));
+            known.quoted.extend_from_slice(b"\":");
+        }
+        *step += 1;
+        at.colon()?;
+        Ok(field)
     }
 }
 
@@ -171,7 +206,7 @@ impl Node {
     }
 
     #[inline]
-    fn read_nullable(&self, nullable: bool, column: &mut Col, at: &mut Parser) -> Res<()> {
+    fn read_nullable(&mut self, nullable: bool, column: &mut Col, at: &mut Parser) -> Res<()> {
         if at.peek() == b'n' {
             at.word(b"null")?;
             if !nullable {
@@ -183,7 +218,7 @@ impl Node {
         self.read(column, at)
     }
 
-    fn read(&self, column: &mut Col, at: &mut Parser) -> Res<()> {
+    fn read(&mut self, column: &mut Col, at: &mut Parser) -> Res<()> {
         match self {
             Node::Bool => match at.peek() {
                 b't' => at.word(b"true").and_then(|_| column.push_bool(true)),
@@ -207,18 +242,15 @@ impl Node {
                 column.push_single(single)
             }
             Node::Decimal { scale, bound } => {
-                let literal = match at.peek() {
-                    b'"' => {
-                        let found = at.string()?;
-                        let bytes = found.bytes(at).to_vec();
-                        if number_end(&bytes, 0)? != bytes.len() {
-                            return Err(Bad);
-                        }
-                        return column.push_decimal(scaled(&bytes, *scale, *bound)?);
-                    }
-                    _ => at.literal()?,
-                };
-                column.push_decimal(scaled(literal, *scale, *bound)?)
+                if at.peek() != b'"' {
+                    return column.push_decimal(at.decimal(*scale, *bound)?);
+                }
+                let found = at.string()?;
+                let bytes = found.bytes(at);
+                if number_end(bytes, 0)? != bytes.len() {
+                    return Err(Bad);
+                }
+                column.push_decimal(scaled(bytes, *scale, *bound)?)
             }
             Node::Text => {
                 let found = at.string()?;

@@ -1,7 +1,7 @@
 //! JSON as text: its tokens, its strings, and whether it is JSON at all.
 
 use crate::column::{Bad, Res};
-use crate::numbers::{number_end, scaled};
+use crate::numbers::{number_end, scaled, short, Short};
 
 /// How deeply an event's objects and arrays may be nested.
 const MAX_DEPTH: usize = 200;
@@ -31,10 +31,6 @@ impl Str {
         }
     }
 
-    #[inline(always)]
-    pub fn is(self, name: &[u8], at: &Parser) -> bool {
-        self.bytes(at) == name
-    }
 }
 
 pub struct Parser<'a> {
@@ -117,13 +113,20 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
+    /// Passes over these bytes where they come next.
+    #[inline(always)]
+    pub fn takes(&mut self, bytes: &[u8]) -> bool {
+        let taken = self.data[self.position..].starts_with(bytes);
+        self.position += if taken { bytes.len() } else { 0 };
+        taken
+    }
+
     #[inline(always)]
     pub fn word(&mut self, word: &[u8]) -> Res<()> {
-        if !self.data[self.position..].starts_with(word) {
-            return Err(Bad);
+        match self.takes(word) {
+            true => Ok(()),
+            false => Err(Bad),
         }
-        self.position += word.len();
-        Ok(())
     }
 
     #[inline]
@@ -213,14 +216,23 @@ impl<'a> Parser<'a> {
 
     #[inline]
     pub fn integer(&mut self) -> Res<i64> {
-        let literal = self.literal()?;
-        let negative = literal[0] == b'-';
-        let digits = if negative { &literal[1..] } else { literal };
-        if digits.len() <= 18 && digits.iter().all(u8::is_ascii_digit) {
-            let value = digits.iter().fold(0i64, |value, digit| value * 10 + i64::from(digit - b'0'));
-            return Ok(if negative { -value } else { value });
+        if let Some(Short { value, fraction: 0, end }) = short(self.data, self.position) {
+            self.position = end;
+            return Ok(value);
         }
-        i64::try_from(scaled(literal, 0, 10i128.pow(20))?).map_err(|_| Bad)
+        i64::try_from(scaled(self.literal()?, 0, 10i128.pow(20))?).map_err(|_| Bad)
+    }
+
+    /// A number times 10^scale, if that is a whole number below the bound.
+    #[inline]
+    pub fn decimal(&mut self, scale: i32, bound: i128) -> Res<i128> {
+        if let Some(found) = short(self.data, self.position) {
+            if let Some(value) = found.scaled(scale).filter(|value| value.abs() < bound) {
+                self.position = found.end;
+                return Ok(value);
+            }
+        }
+        scaled(self.literal()?, scale, bound)
     }
 
     #[inline]

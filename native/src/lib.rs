@@ -81,7 +81,7 @@ impl Plan {
     }
 
     #[inline]
-    fn read(&self, columns: &mut [Col], body: &[u8], scratch: &mut Vec<u8>) -> Res<()> {
+    fn read(&mut self, columns: &mut [Col], body: &[u8], scratch: &mut Vec<u8>) -> Res<()> {
         match self {
             Plan::Avro { record, padded } => {
                 let mut at = avro_wire::Cursor::new(body);

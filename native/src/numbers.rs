@@ -34,6 +34,55 @@ pub fn number_end(data: &[u8], start: usize) -> Res<usize> {
     Ok(at)
 }
 
+/// A number of few digits and without an exponent: its digits, and how many of them are behind the point.
+pub struct Short {
+    pub value: i64,
+    pub fraction: usize,
+    /// Where it ends.
+    pub end: usize,
+}
+
+/// So many digits are always less than 2^63.
+const MOST_SHORT: usize = 18;
+
+/// The number that begins at `start`, if it is a short one: most are.
+#[inline]
+pub fn short(data: &[u8], start: usize) -> Option<Short> {
+    let negative = data.get(start) == Some(&b'-');
+    let whole = start + usize::from(negative);
+    let (mut at, mut value, mut point) = (whole, 0i64, None);
+    loop {
+        match data.get(at) {
+            // More digits than are short wrap, and are refused below.
+            Some(digit @ b'0'..=b'9') => value = value.wrapping_mul(10).wrapping_add(i64::from(digit - b'0')),
+            Some(b'.') if point.is_none() => point = Some(at),
+            Some(b'.' | b'e' | b'E') => return None,
+            _ => break,
+        }
+        at += 1;
+    }
+    let wholes = point.unwrap_or(at) - whole;
+    let fraction = point.map_or(0, |point| at - point - 1);
+    let is_number = wholes > 0 && (wholes == 1 || data[whole] != b'0') && (point.is_none() || fraction > 0);
+    if !is_number || wholes + fraction > MOST_SHORT {
+        return None;
+    }
+    Some(Short { value: if negative { -value } else { value }, fraction, end: at })
+}
+
+impl Short {
+    /// It times 10^scale, if that is a whole number.
+    #[inline]
+    pub fn scaled(&self, scale: i32) -> Option<i128> {
+        let shift = scale - self.fraction as i32;
+        let factor = 10i64.checked_pow(shift.unsigned_abs())?;
+        match shift {
+            0.. => Some(i128::from(self.value) * i128::from(factor)),
+            _ => (self.value % factor == 0).then(|| i128::from(self.value / factor)),
+        }
+    }
+}
+
 /// A number times 10^scale, if that is a whole number below the bound.
 pub fn scaled(literal: &[u8], scale: i32, bound: i128) -> Res<i128> {
     let negative = literal.first() == Some(&b'-');

@@ -22,6 +22,7 @@ FROM_INCLUSIVE, TO_INCLUSIVE = "startingBoundInclusive", "endingBoundInclusive"
 MIN_PARTITIONS = "minPartitions"
 FAIL_ON_DATA_LOSS = "failOnDataLoss"
 MAX_KEYS = "maxKeysInMemory"
+FILTER_SIZE = "runtimeFilterSize"
 MAX_EVENTS, MAX_BYTES = "maxEventsPerTrigger", "maxBytesPerTrigger"
 MIN_EVENTS, MAX_DELAY = "minEventsPerTrigger", "maxTriggerDelay"
 SUBSCRIBER = "subscriber"
@@ -82,6 +83,7 @@ OPTIONS = (
     _option(MIN_PARTITIONS, BOUNDS, "a number", "how many tasks at least, without a key", "by segments and sizes"),
     _option(FAIL_ON_DATA_LOSS, BOUNDS, _BOOLEAN, "whether it is an error that events are gone", "`true`"),
     _option(MAX_KEYS, BOUNDS, "a number", "of a table with a key: keys in a task's memory", "by its memory"),
+    _option(FILTER_SIZE, BOUNDS, "a size; `0`", "from what size on joins leave out files and segments", "`32m`"),
     _option(FROM_VERSION, VERSIONS, "a version", "the first one that is told", "the first one that is there"),
     _option(TO_VERSION, VERSIONS, "a version", "the last one that is told", "the last one; a streaming query goes on"),
     _option(FROM_TIME, VERSIONS, _TIME, "a time in place of a version"),

@@ -21,6 +21,7 @@ from pyspark_pravega.connector.option_names import (
     EVENT_TIME,
     EXACTLY_ONCE,
     FAIL_ON_DATA_LOSS,
+    FILTER_SIZE,
     FORMAT,
     FROM_INCLUSIVE,
     FROM_TIME,
@@ -68,6 +69,7 @@ _ALL_VERSIONS = VersionBounds()
 MAX_PARTITIONS = 100_000
 """More tasks than that a driver can't plan in its memory; borders between events would be looked for in hours."""
 DEFAULT_MAX_DELAY_S = 900.0
+DEFAULT_FILTER_SIZE = 32 << 20
 DEFAULT_LEASE_MS = 600_000
 """Without the catalog nothing keeps the transactions of finished tasks alive but a long lease."""
 MIN_LEASE_MS, MAX_LEASE_MS = 10_000, 600_000
@@ -276,6 +278,8 @@ class ReadOptions:
     fail_on_data_loss: bool = True
     max_keys: int | None = None
     """How many keys a task holds in memory at a time."""
+    filter_size: int = DEFAULT_FILTER_SIZE
+    """How many bytes a read has at least before a join's values leave out what of them can't match."""
     max_events: int | None = None
     max_bytes: int | None = None
     min_events: int | None = None
@@ -359,6 +363,7 @@ class ReadOptions:
             min_partitions=count(MIN_PARTITIONS, MAX_PARTITIONS),
             fail_on_data_loss=values.flag(word(FAIL_ON_DATA_LOSS), given.get(FAIL_ON_DATA_LOSS, "true")),
             max_keys=count(MAX_KEYS),
+            filter_size=_filter_size(word(FILTER_SIZE), given.get(FILTER_SIZE)),
             max_events=most,
             max_bytes=None if MAX_BYTES not in given else values.size(word(MAX_BYTES), given[MAX_BYTES]),
             min_events=least,
@@ -370,6 +375,12 @@ class ReadOptions:
             events=EventOptions.parse(given),
             words=words_of(given),
         )
+
+
+def _filter_size(word: str, text: str | None) -> int:
+    if text is None:
+        return DEFAULT_FILTER_SIZE
+    return 0 if text.strip() == "0" else values.size(word, text)
 
 
 def _with_times_of(given: Mapping[str, str], *, versions: bool) -> Given:

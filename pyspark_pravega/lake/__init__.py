@@ -11,7 +11,16 @@ alone.
 from pyspark_pravega.lake.columns import POSITIONS, VERSION, check_lake_columns, lake_schema
 from pyspark_pravega.lake.configuration import LakeConfiguration
 from pyspark_pravega.lake.extra import load_iceberg
-from pyspark_pravega.lake.files import NO_END, Between, FileWriter, LakeFile, LakeSnapshot, made_by, read_file
+from pyspark_pravega.lake.files import (
+    NO_END,
+    Between,
+    FileWriter,
+    LakeFile,
+    LakeSnapshot,
+    made_by,
+    read_file,
+    telling_columns,
+)
 from pyspark_pravega.lake.laid_out import LaidOutWriter, runs_of
 from pyspark_pravega.lake.layout import (
     PARTITIONED_BY,
@@ -72,4 +81,5 @@ __all__ = [
     "rows_of_versions",
     "runs_of",
     "sorted_by",
+    "telling_columns",
 ]

@@ -16,6 +16,9 @@ from pyspark_pravega.connector.options import canonical
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.table import check_planned
 
+_WORTH_ENTRIES = 1000
+"""A table of fewer is read before a join has told its values."""
+
 
 def check_options(options: Mapping[str, str]) -> None:
     """Refuse options of a read that mean nothing here.
@@ -59,6 +62,7 @@ def plan_scan(definition: KeyValueDefinition, request: ScanRequest) -> PlannedSc
         slices=count,
         shared_memory=definition.settings.shared_memory,
         routing=made_as(definition.segments),
+        filters=definition.layout.names if rows >= _WORTH_ENTRIES else (),
         extent=f"{count} partitions" if wanted.keys is None else _looked_up(len(wanted.keys), count),
     )
 

@@ -5,18 +5,59 @@ lake tell of theirs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pyspark.sql.datasource import InputPartition
 
 from pyspark_pravega.catalog.plans.skipping import index_fingerprint, wanted_partitions
-from pyspark_pravega.catalog.pushdown import narrowed_chains, routing_fingerprint
+from pyspark_pravega.catalog.pushdown import narrowed_chains, routing_columns, routing_fingerprint
 from pyspark_pravega.connector.index import Condition
-from pyspark_pravega.connector.lake import wanted_in_lake
+from pyspark_pravega.connector.lake import told_columns, wanted_in_lake
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.read import SlicePartition
-from pyspark_pravega.connector.table import TableDefinition
+from pyspark_pravega.connector.table import TableDefinition, indexed_columns
 from pyspark_pravega.connector.write import ReadSet
+from pyspark_pravega.errors import InvalidNameError
+
+_WORTH_PIECES = 32
+"""A read of as many segments and files takes a while, however small they are."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reach:
+    """How much is read."""
+
+    size: int
+    """In bytes."""
+    slices: int
+    """Of how many segments."""
+    files: Sequence[str]
+    """Which files of the lake, by their paths."""
+    least: int
+    """Of how many bytes on it is worth while to wait until a join has told its values."""
+
+
+def filter_columns(definition: TableDefinition, columns: Sequence[str], reach: Reach) -> list[str]:
+    """The columns whose values leave out much of a read, when a join tells them.
+
+    A query in which many scans wait for each other's values takes long to plan: Spark 4.3 plans each again for each
+    that waits for it. So only large reads do, and of the lake by columns whose values come together in files.
+
+    Args:
+        definition: what the stream is as a table.
+        columns: those that the query reads.
+        reach: how much is read.
+    """
+    if definition.is_changes or (reach.size < reach.least and reach.slices + len(reach.files) < _WORTH_PIECES):
+        return []
+    names: list[str] = []
+    # That a routing key names no columns is told who reads or writes.
+    with suppress(InvalidNameError):
+        by_key = definition.key is not None
+        names += routing_columns(definition) if by_key else [one.name for one in indexed_columns(definition)]
+    names += told_columns(definition, columns, reach.files, any=not reach.least)
+    return [name for name in dict.fromkeys(names) if name in columns]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from pyspark_pravega.catalog.plans.estimates import Amount, Analyzed, estimate
 from pyspark_pravega.catalog.plans.moments import QueryMoment
-from pyspark_pravega.catalog.plans.narrowing import fingerprint
+from pyspark_pravega.catalog.plans.narrowing import Reach, filter_columns, fingerprint
 from pyspark_pravega.catalog.plans.read_request import Position, all_columns, changes_of, with_read_options
 from pyspark_pravega.catalog.plans.skipping import wanted_parts
 from pyspark_pravega.catalog.plans.transactions import ENDS, OpenTransaction, OwnRows
@@ -37,7 +37,7 @@ from pyspark_pravega.connector.lake import (
     LakeChangesReader,
     LakeReader,
     added_between,
-    base_bytes,
+    base_files,
     behind_lake,
     check_slices,
     lake_between,
@@ -136,6 +136,8 @@ class PlannedScan:
     """How many bytes a task shares with its worker at most; 0 for none."""
     routing: str
     """By what it is known where rows lie, by their keys or an index, for `narrow_scan`."""
+    filters: Sequence[str] = ()
+    """The columns whose values leave out much of it when a join tells them, for `narrow_scan`."""
     seen: ReadSet | None = None
     """What a statement that replaces the table's rows has read of it; None where it has read a moment of the past."""
     extent: str | None = None
@@ -340,14 +342,15 @@ class _Read:
             base, predicates = snapshot.base, self.request.predicates
             reader.wanted = wanted_of_base(self.definition, base, predicates)
             newer = [part for part in behind_base(snapshot).parts if part.size]
-            size = base_bytes(self.definition, base, reader.wanted)
-            return self.planned(reader, newer, seen, lake=(size, base.rows))
+            files = base_files(self.definition, base, reader.wanted)
+            size = sum(file.size for file in files)
+            return self.planned(reader, newer, seen, lake=(size, base.rows), files=[file.path for file in files])
         if snapshot.lake is None:
             return self.planned(reader, parts, seen, snapshot.counted, skipped=skipped)
         columns, predicates = self.request.columns, self.request.predicates
         whole, size = lake_reader(self.definition, reader, snapshot.lake, columns, predicates)
         lake = size, snapshot.lake.tiered.rows
-        return self.planned(whole, parts, seen, snapshot.counted, lake=lake, skipped=skipped)
+        return self.planned(whole, parts, seen, snapshot.counted, lake=lake, files=whole.paths, skipped=skipped)
 
     def planned(
         self,
@@ -357,10 +360,12 @@ class _Read:
         counted: tuple[int, int] | None = None,
         lake: tuple[int, int] = (0, 0),
         *,
+        files: Sequence[str] = (),
         skipped: int = 0,
         of_table: bool = True,
     ) -> PlannedScan:
-        """A read of some parts of segments, and of bytes and rows of the lake; not of the table's rows, perhaps."""
+        """A read of some parts of segments, and of bytes and rows of files of the lake; not of the table's rows,
+        perhaps."""
         if seen is None:
             check_same_stream(self.client, self.definition, [part.segment_id for part in parts])
         size, limit = sum(part.size for part in parts), self.request.limit
@@ -370,6 +375,8 @@ class _Read:
         amount = Amount(size=size, rows=rows, skipped=skipped, is_part=self.fractions is not None)
         statistics = statistics_of(self.definition, self.ledger) if of_table else None
         about = estimate(self.definition, statistics, reader.schema, self.request.condition, amount)
+        slices = len({part.segment_id for part in parts})
+        reach = Reach(size=size, slices=slices, files=files, least=self.options.filter_size)
         # Without its offsets it isn't known of a batch whether a later event may be wanted.
         last = self.bounds.last if OFFSET in self.request.columns else MOST
         return PlannedScan(
@@ -380,9 +387,10 @@ class _Read:
             memory=about.memory,
             analyzed=about.analyzed,
             skipped=skipped,
-            slices=len({part.segment_id for part in parts}),
+            slices=slices,
             shared_memory=self.definition.settings.shared_memory,
             routing=fingerprint(self.definition),
+            filters=filter_columns(self.definition, self.request.columns, reach),
             seen=seen,
         )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -15,11 +14,9 @@ from pyspark_pravega.catalog.plans import NarrowedScan, Plan, PlannedScan, Query
 from pyspark_pravega.catalog.process import messages
 from pyspark_pravega.catalog.process.parameters import KIND
 from pyspark_pravega.catalog.process.pickles import pickled_read, text_of
-from pyspark_pravega.catalog.pushdown import routing_columns
 from pyspark_pravega.catalog.shown import loaded_properties, shown_properties
 from pyspark_pravega.connector.indexing import BLOCK_COLUMNS
 from pyspark_pravega.connector.key_value import METADATA_COLUMNS, VERSION, KeyValueDefinition, KeyValuePlan, made_as
-from pyspark_pravega.connector.lake import told_columns
 from pyspark_pravega.connector.read import CHANGE_COLUMNS
 from pyspark_pravega.connector.table import (
     CHECKS,
@@ -27,10 +24,8 @@ from pyspark_pravega.connector.table import (
     Check,
     TableDefinition,
     avro_defaults,
-    indexed_columns,
     with_defaults,
 )
-from pyspark_pravega.errors import InvalidNameError
 
 
 def properties(definition: TableDefinition | KeyValueDefinition) -> dict[str, str]:
@@ -69,7 +64,6 @@ def _stream_table(definition: TableDefinition) -> messages.Table:
         "id": f"{definition.stream} {definition.group_made}" if definition.group_made else None,
         "primaryKey": [] if definition.key is None else list(definition.key.columns),
         "rowId": _row_id(definition),
-        "lookup": _lookup(definition),
     }
     if definition.is_changes:
         message |= {"schema": with_changes(definition.schema).json(), "checks": [], "primaryKey": [], "rowId": []}
@@ -83,16 +77,6 @@ def with_changes(schema: StructType) -> StructType:
         schema: the table's.
     """
     return StructType([*schema, *CHANGE_COLUMNS])
-
-
-def _lookup(definition: TableDefinition) -> list[str]:
-    in_lake = [] if definition.is_changes else told_columns(definition)
-    if definition.key is None and not definition.is_changes:
-        return list(dict.fromkeys([*(column.name for column in indexed_columns(definition)), *in_lake]))
-    # That a routing key names no columns is told who reads or writes.
-    with suppress(InvalidNameError):
-        return list(dict.fromkeys([*routing_columns(definition), *in_lake]))
-    return in_lake
 
 
 def _row_id(definition: TableDefinition) -> list[str]:
@@ -117,7 +101,6 @@ def _key_value_table(definition: KeyValueDefinition) -> messages.Table:
         "id": made_as(definition.segments),
         "primaryKey": names,
         "rowId": [*names, VERSION],
-        "lookup": names,
         "metadata": METADATA_COLUMNS.json(),
     }
 
@@ -183,7 +166,6 @@ def reading(step: statements.Reading) -> messages.ProcedureStatement:
         "id": None,
         "primaryKey": [],
         "rowId": [],
-        "lookup": [],
         "position": text_of_unindexed(step.wanted),
     }
     stream = step.definition.stream
@@ -211,6 +193,7 @@ def scan(planned: PlannedScan, moment: QueryMoment) -> messages.PlannedScan:
         "skipped": planned.skipped,
         "sharedMemory": planned.shared_memory,
         "routing": planned.routing,
+        "filters": list(planned.filters),
         "moment": moment.news,
         "beside": moment.news_beside,
     }

@@ -65,8 +65,6 @@ class Table(TypedDict):
     """The columns of its key; none for a table without."""
     rowId: list[str]
     """The columns that must be known of a row to delete it."""
-    lookup: list[str]
-    """The columns whose values tell where a row lies, by its key or an index; none where nothing tells that."""
     position: NotRequired[PositionText]
     """Which part of the stream is meant where not all of it is; opaque to the JVM."""
     metadata: NotRequired[str]
@@ -183,6 +181,8 @@ class PlannedScan(TypedDict):
     """How many bytes a task shares with its Python worker at most; 0 for none."""
     routing: str
     """By what it is known where rows lie, for `narrow_scan`; opaque to the JVM."""
+    filters: list[str]
+    """The columns whose values leave out much of it when a join tells them."""
     moment: str | None
     """When it reads the table, for further calls of the query (`QueryMoment`); None where they know, or none is told.
     """

@@ -1,18 +1,20 @@
 """Tables whose older rows lie in a lake: `rules` (which tables, which columns), `tiering` (rows go there), `versions`
 (which row came with which version), `last_rows` (rows of tables with a key), `releasing` (what the stream needn't hold
 any more), `reading` (both as one), `slices` (rows of the lake in the order of their events), `once` (how these are
-shared out), `bounds` (reads between cuts), `changes` (what versions have added), `leaving` (how a table leaves it).
+shared out), `bounds` (reads between cuts), `changes` (what versions have added), `leaving` (how a table leaves it),
+`apart` (a process of its own for tiering).
 
 It uses the commit log, reads and the room `lake`, whose part for Iceberg is imported only where a table has a lake.
 """
 
+from pyspark_pravega.connector.lake.apart import tier_apart
 from pyspark_pravega.connector.lake.bounds import holds_behind, lake_between, table_begin
 from pyspark_pravega.connector.lake.changes import Additions, LakeChangesReader, added_between, end_added, first_told
 from pyspark_pravega.connector.lake.leaving import check_needless, purge_of
 from pyspark_pravega.connector.lake.reading import (
     LakePartition,
     LakeReader,
-    base_bytes,
+    base_files,
     behind_lake,
     file_batches,
     lake_figures,
@@ -44,7 +46,7 @@ __all__ = [
     "LakeSpan",
     "TierReport",
     "added_between",
-    "base_bytes",
+    "base_files",
     "behind_lake",
     "check_added",
     "check_kept",
@@ -70,6 +72,7 @@ __all__ = [
     "slice_batches",
     "table_begin",
     "tier",
+    "tier_apart",
     "told_columns",
     "wanted_in_lake",
     "wanted_of_base",

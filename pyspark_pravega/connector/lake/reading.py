@@ -29,7 +29,7 @@ from pyspark_pravega.connector.shared import shared_client
 from pyspark_pravega.connector.table import TableDefinition
 from pyspark_pravega.connector.wanted import check_wanted
 from pyspark_pravega.errors import DataLossError, NotFoundError
-from pyspark_pravega.lake import Between, LakeFile, Store, load_iceberg, read_file
+from pyspark_pravega.lake import Between, LakeFile, Store, load_iceberg, read_file, telling_columns
 from pyspark_pravega.serde.codec import Batch
 from pyspark_pravega.settings import Settings
 from pyspark_pravega.spark.arrow import to_arrow_schema
@@ -87,8 +87,8 @@ def lake_figures(settings: Settings, tiered: Tiered) -> tuple[int, int]:
     return len(files), sum(file.size for file in files)
 
 
-def base_bytes(definition: TableDefinition, base: Base, wanted: tuple[Between, ...]) -> int:
-    """How many bytes the files have that hold the wanted rows of a table with a key.
+def base_files(definition: TableDefinition, base: Base, wanted: tuple[Between, ...]) -> Sequence[LakeFile]:
+    """The files that hold the wanted rows of a table with a key.
 
     Args:
         definition: what the stream is as a table.
@@ -98,8 +98,10 @@ def base_bytes(definition: TableDefinition, base: Base, wanted: tuple[Between, .
     Raises:
         ConfigurationError: pyiceberg isn't installed.
     """
-    store = lake_store(definition.settings)
-    return sum(file.size for file in load_iceberg().files_of(store, base.metadata, base.snapshot, None, wanted))
+    files: Sequence[LakeFile] = load_iceberg().files_of(
+        lake_store(definition.settings), base.metadata, base.snapshot, None, wanted
+    )
+    return files
 
 
 def wanted_of_base(definition: TableDefinition, base: Base, predicates: Predicates) -> tuple[Between, ...]:
@@ -187,6 +189,11 @@ class LakeReader(RowsReader):
     def schema(self) -> StructType:
         """What the batches hold."""
         return self._rest.schema
+
+    @property
+    def paths(self) -> list[str]:
+        """Its files in the lake."""
+        return [file.path for file in self._files]
 
     def __getstate__(self) -> dict[str, Any]:
         # Each task is told its own files.
@@ -285,13 +292,21 @@ def lake_reader(
     return LakeReader(store, rest, tiered, files, last, wanted), sum(file.size for file in files)
 
 
-def told_columns(definition: TableDefinition) -> list[str]:
-    """The columns of a table of which files of the lake tell what values they have; none where it has no rows there.
+def told_columns(definition: TableDefinition, columns: Sequence[str], files: Sequence[str], *, any: bool) -> list[str]:
+    """The columns of a table whose values tell that they aren't in most of some files of the lake, or in most row
+    groups of these.
 
     Args:
         definition: what the stream is as a table.
+        columns: which ones of it.
+        files: the paths.
+        any: whether each column will do that files tell of.
     """
-    return [field.name for field in definition.schema if is_ordered(field.dataType)] if definition.has_lake else []
+    names = [field.name for field in definition.schema if field.name in columns and is_ordered(field.dataType)]
+    if not files or not names or any:
+        return names if files else []
+    telling = telling_columns(lake_store(definition.settings), files, names)
+    return [name for name in names if name in telling]
 
 
 def wanted_in_lake(

@@ -29,7 +29,7 @@ from pyspark_pravega.catalog.stream_properties import MAX_SEGMENTS
 from pyspark_pravega.client import ScaleType, ScalingPolicy, Stream, StreamConfiguration, StreamCut, TransactionState
 from pyspark_pravega.client.controller import even_ranges
 from pyspark_pravega.client.positions import proper_cut
-from pyspark_pravega.connector.lake import check_unlaked, clean_lake, tier
+from pyspark_pravega.connector.lake import check_unlaked, clean_lake, tier_apart
 from pyspark_pravega.connector.log import Closing, close, create_ledger, open_ledger, seal, take_version
 from pyspark_pravega.connector.read import moment_of
 from pyspark_pravega.connector.stream import unsubscribe
@@ -373,7 +373,7 @@ class Procedures:
         return [[done.version, done.rows, done.bytes_before, done.bytes_after]]
 
     def _tier(self, stream: Stream) -> list[list[Any]]:
-        done = tier(self._base.settings, self._base.lake, stream)
+        done = tier_apart(self._base.settings, self._base.lake, stream)
         return [[done.version, done.rows, done.files, done.kept_from]]
 
     def _clean_lake(self, stream: Stream, older_than: str) -> list[list[Any]]:

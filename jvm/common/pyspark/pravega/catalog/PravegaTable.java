@@ -67,7 +67,6 @@ public class PravegaTable extends EvolvingTable
   private final StructType metadata;
   private final List<String> primaryKey;
   private final List<String> rowId;
-  private final List<String> lookup;
   private volatile JsonNode position;
   private final JsonNode staged;
   private final Map<String, JsonNode> queryPlans = new ConcurrentHashMap<>();
@@ -91,7 +90,6 @@ public class PravegaTable extends EvolvingTable
     metadata = Answers.struct((loaded.has("metadata") ? loaded : process.greeting()).get("metadata"));
     primaryKey = Answers.names(loaded.get("primaryKey"));
     rowId = Answers.names(loaded.get("rowId"));
-    lookup = Answers.names(loaded.get("lookup"));
     position = loaded.get("position");
     staged = loaded.get("staged");
   }
@@ -299,11 +297,6 @@ public class PravegaTable extends EvolvingTable
   /** The columns of the primary key, if there is one. */
   public List<String> primaryKey() {
     return primaryKey;
-  }
-
-  /** The columns whose values tell where a row lies, by its key or an index; none where nothing tells that. */
-  public List<String> lookup() {
-    return lookup;
   }
 
   /** The columns that must be known of a row to delete it. */

@@ -1,5 +1,7 @@
 package pyspark.pravega.read;
 
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.arrow.vector.DecimalVector;
@@ -45,6 +47,12 @@ final class OwnedVector extends WatchedVector {
     OTHER
   }
 
+  /**
+   * Another thread may close the batch while an operator's loop reads it. An opaque access is made each time, and unlike
+   * a volatile one it lets what never changes be fetched once for the whole loop.
+   */
+  private static final VarHandle READING = reading();
+
   private final OwnedBatches batches;
   private final OwnedVector[] batch;
   private final Layout layout;
@@ -58,8 +66,9 @@ final class OwnedVector extends WatchedVector {
   /** Of a struct its fields, of a list its items, of a map keys and values. */
   private final OwnedVector[] parts;
 
-  // Volatile: another thread may close the batch while an operator's loop reads it.
-  private volatile boolean reading;
+  /** Looked at for each value through {@link #READING}. */
+  private boolean reading;
+
   private boolean closed;
 
   /**
@@ -80,6 +89,14 @@ final class OwnedVector extends WatchedVector {
     boolean many = known && (layout == Layout.LISTS || layout == Layout.MAPS);
     offsets = ragged || many ? values.getOffsetBufferAddress() : 0;
     data = known && !many && layout != Layout.STRUCTS ? values.getDataBufferAddress() : 0;
+  }
+
+  private static VarHandle reading() {
+    try {
+      return MethodHandles.lookup().findVarHandle(OwnedVector.class, "reading", boolean.class);
+    } catch (ReflectiveOperationException error) {
+      throw new ExceptionInInitializerError(error);
+    }
   }
 
   private static Layout layout(MinorType type) {
@@ -118,13 +135,18 @@ final class OwnedVector extends WatchedVector {
 
   @Override
   void beginReading() {
-    if (!reading) {
-      if (closed) {
-        throw new IllegalStateException("this batch of a Pravega table was read and closed already");
-      }
-      reading = true;
-      batches.closeEarlierThan(batch);
+    if (!(boolean) READING.getOpaque(this)) {
+      beginBatch();
     }
+  }
+
+  private void beginBatch() {
+    VarHandle.acquireFence();
+    if (closed) {
+      throw new IllegalStateException("this batch of a Pravega table was read and closed already");
+    }
+    READING.setOpaque(this, true);
+    batches.closeEarlierThan(batch);
   }
 
   @Override
@@ -137,7 +159,7 @@ final class OwnedVector extends WatchedVector {
 
   private void refuse() {
     closed = true;
-    reading = false;
+    READING.setRelease(this, false);
     for (OwnedVector part : parts) {
       part.refuse();
     }

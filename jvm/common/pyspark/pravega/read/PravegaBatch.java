@@ -17,6 +17,7 @@ import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.datasources.v2.python.UserDefinedPythonDataSource;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
+import pyspark.pravega.bridge.Answers;
 import pyspark.pravega.catalog.PravegaTable;
 import pyspark.pravega.internals.PythonTasks;
 import pyspark.pravega.internals.ScannedPartition;
@@ -202,6 +203,11 @@ final class PravegaBatch implements Batch {
 
   synchronized CustomTaskMetric[] metrics() {
     return plan == null ? new CustomTaskMetric[0] : ScanMetric.values(size() - skippedLate(), skipped());
+  }
+
+  /** The columns whose values leave out much of it when a join tells them. */
+  List<String> filters() {
+    return Answers.names(plan().get("filters"));
   }
 
   long size() {

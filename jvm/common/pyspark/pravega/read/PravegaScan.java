@@ -1,8 +1,6 @@
 package pyspark.pravega.read;
 
 import com.fasterxml.jackson.databind.JsonNode;
-import java.util.Arrays;
-import java.util.List;
 import java.util.Map;
 import java.util.OptionalLong;
 import org.apache.spark.sql.connector.expressions.NamedReference;
@@ -104,8 +102,7 @@ final class PravegaScan implements SeenTable, SupportsReportStatistics, Supports
     if (!filteredAtRuntime) {
       return new NamedReference[0];
     }
-    List<String> columns = Arrays.asList(readSchema.fieldNames());
-    return Names.references(table.lookup().stream().filter(columns::contains).toList());
+    return Names.references(batch.filters());
   }
 
   @Override
