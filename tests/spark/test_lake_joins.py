@@ -14,7 +14,7 @@ import test_lake_in_spark
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from test_skipping import COLUMNS, COMMITS, SCHEMA, rows_of, skipped_bytes
-from test_skipping_joins import JOINS, SEED, ids
+from test_skipping_joins import ALWAYS, JOINS, SEED, ids
 
 from pyspark_pravega.sandbox import Sandbox
 
@@ -55,7 +55,7 @@ def test_a_join_reads_the_files_that_can_match(
     of_few = columns.removeprefix("id bigint, ") + ", pick INT"
     for name, values, schema in (("facts", everything, columns), ("few", few, of_few)):
         spark.createDataFrame(values, schema).coalesce(1).write.parquet(str(tmp_path / name))
-    sources = {"ours": table, "parquet": f"parquet.`{tmp_path}/facts`"}
+    sources = {"ours": f"{table} {ALWAYS}", "parquet": f"parquet.`{tmp_path}/facts`"}
     for number, (kind, query) in enumerate(JOINS.items()):
         saved = []
         # Each type by one kind of join, and some by the others.
@@ -95,7 +95,7 @@ def test_files_and_row_groups_that_cant_match_arent_read(
 
     fill(0, 60)
     tier()
-    query = f"SELECT f.id FROM {table} f JOIN {few} d ON f.d = d.d WHERE d.pick = 1"
+    query = f"SELECT f.id FROM {table} {ALWAYS} f JOIN {few} d ON f.d = d.d WHERE d.pick = 1"
     expected = dict.fromkeys([id for id in range(60) if id % 6 in (2, 4)], 1)
     folder = tmp_path / "lake" / scope.replace("-", "_") / "facts" / "data"
 
@@ -137,7 +137,8 @@ def test_files_and_row_groups_that_cant_match_arent_read(
     assert spoiled
     spark.sql("SELECT 7L AS d, 1 AS pick").coalesce(1).write.parquet(str(tmp_path / "seven"))
     path.write_bytes(broken)
-    seven = spark.sql(f"SELECT f.id FROM {table} f JOIN parquet.`{tmp_path}/seven` d ON f.d = d.d WHERE d.pick = 1")
+    joined = f"{table} {ALWAYS} f JOIN parquet.`{tmp_path}/seven` d ON f.d = d.d"
+    seven = spark.sql(f"SELECT f.id FROM {joined} WHERE d.pick = 1")
     assert ids(seven) == {id: 1 for id in range(1000, 4000) if id % 6 == 2}
     path.write_bytes(whole)
     # A plan reads the moment at which it was made, by the columns of then.

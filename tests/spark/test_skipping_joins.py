@@ -15,6 +15,8 @@ from test_skipping import COLUMNS, COMMITS, SCHEMA, rows_of, skipped_bytes
 pytestmark = [pytest.mark.server, pytest.mark.spark]
 
 SEED = 11
+ALWAYS = "WITH ('runtimeFilterSize' = '0')"
+"""These tables are small."""
 JOINS = {
     "inner": "SELECT f.id FROM {fact} f JOIN {few} d ON f.{name} = d.{name} WHERE d.pick = 1",
     "semi": "SELECT f.id FROM {fact} f WHERE f.{name} IN (SELECT {name} FROM {few} WHERE pick = 1)",
@@ -68,8 +70,8 @@ def test_a_join_gives_the_rows_that_parquet_gives(spark: SparkSession, tables: d
     saved = 0
     for name in COLUMNS:
         own, of_parquet = (
-            spark.sql(JOINS[kind].format(fact=tables[source], few=tables["few"], name=name))
-            for source in ("table", "parquet")
+            spark.sql(JOINS[kind].format(fact=fact, few=tables["few"], name=name))
+            for fact in (f"{tables['table']} {ALWAYS}", tables["parquet"])
         )
         assert ids(own) == ids(of_parquet), (SEED, name)
         saved += skipped_bytes(own) > 0
@@ -84,7 +86,7 @@ def test_what_happens_to_the_table_meanwhile_changes_no_row(
     table, few = f"{namespace}.moved", str(tmp_path / "few")
     spark.sql("SELECT 5L AS a, 1 AS pick UNION ALL SELECT 450L, 1").coalesce(1).write.parquet(few)
     spark.sql("SELECT id AS a, 1 AS pick FROM range(20000)").coalesce(1).write.parquet(str(tmp_path / "many"))
-    query = f"SELECT f.a AS id FROM {table} f JOIN parquet.`{few}` d ON f.a = d.a WHERE d.pick = 1"
+    query = f"SELECT f.a AS id FROM {table} {ALWAYS} f JOIN parquet.`{few}` d ON f.a = d.a WHERE d.pick = 1"
     create = f"{table} (a BIGINT, b BIGINT) TBLPROPERTIES ('segments' = '1', 'index-columns' = 'a, b')"
     insert = f"INSERT INTO {table} (a, b) SELECT id, -id FROM range({{}}, {{}})"
 
@@ -114,12 +116,12 @@ def test_what_happens_to_the_table_meanwhile_changes_no_row(
     for first in (0, 100, 200, 400):
         spark.sql(insert.format(first, first + 100))
     for source, joined, wanted in (
-        (f"(SELECT * FROM {table} VERSION AS OF 3)", few, {5: 1}),
-        (table, few, {5: 1, 450: 1}),
-        (table, str(tmp_path / "many"), dict.fromkeys([*range(300), *range(400, 500)], 1)),
-        (f"{table} WITH (`mode` = 'permissive')", few, {5: 1, 450: 1}),
-        (f"(SELECT * FROM {table} WHERE _offset >= 0)", few, {5: 1, 450: 1}),
-        (f"(SELECT * FROM {table} LIMIT 300)", str(tmp_path / "many"), None),
+        (f"(SELECT * FROM {table} VERSION AS OF 3 {ALWAYS})", few, {5: 1}),
+        (f"{table} {ALWAYS}", few, {5: 1, 450: 1}),
+        (f"{table} {ALWAYS}", str(tmp_path / "many"), dict.fromkeys([*range(300), *range(400, 500)], 1)),
+        (f"{table} WITH (`mode` = 'permissive', 'runtimeFilterSize' = '0')", few, {5: 1, 450: 1}),
+        (f"(SELECT * FROM {table} {ALWAYS} WHERE _offset >= 0)", few, {5: 1, 450: 1}),
+        (f"(SELECT * FROM {table} {ALWAYS} LIMIT 300)", str(tmp_path / "many"), None),
     ):
         frame = spark.sql(f"SELECT f.a AS id FROM {source} f JOIN parquet.`{joined}` d ON f.a = d.a WHERE d.pick = 1")
         assert wanted is None or ids(frame) == wanted, source

@@ -11,8 +11,8 @@ from pyspark_pravega.catalog.plans.narrowing import NarrowedScan
 from pyspark_pravega.catalog.plans.scans import PlannedScan, ScanRequest
 from pyspark_pravega.catalog.sizes import estimated_memory
 from pyspark_pravega.connector.key_value import KeyValueDefinition, KeyValueReader, Wanted, made_as, narrowed
-from pyspark_pravega.connector.option_names import reads_own
-from pyspark_pravega.connector.options import canonical
+from pyspark_pravega.connector.option_names import FILTER_SIZE, reads_own
+from pyspark_pravega.connector.options import ReadOptions, canonical
 from pyspark_pravega.connector.predicates import Predicates
 from pyspark_pravega.connector.table import check_planned
 
@@ -20,16 +20,20 @@ _WORTH_ENTRIES = 1000
 """A table of fewer is read before a join has told its values."""
 
 
-def check_options(options: Mapping[str, str]) -> None:
+def check_options(options: Mapping[str, str]) -> ReadOptions:
     """Refuse options of a read that mean nothing here.
 
     Args:
         options: the read's.
 
+    Returns:
+        What is left.
+
     Raises:
         ConfigurationError: one is unknown or malformed.
     """
-    canonical(reads_own(options), settings.KEYS, "read option of a key-value table")
+    known = settings.KEYS | {FILTER_SIZE}
+    return ReadOptions.parse(canonical(reads_own(options), known, "read option of a key-value table"))
 
 
 def plan_scan(definition: KeyValueDefinition, request: ScanRequest) -> PlannedScan:
@@ -45,7 +49,7 @@ def plan_scan(definition: KeyValueDefinition, request: ScanRequest) -> PlannedSc
     """
     if request.planned is not None:
         check_planned(definition.stream, request.planned, request.columns, definition.schema)
-    check_options(request.options)
+    options = check_options(request.options)
     wanted = Wanted.of(definition, request.predicates)
     reader = KeyValueReader(definition, request.columns, wanted, request.limit)
     there = definition.open().extent()
@@ -62,7 +66,7 @@ def plan_scan(definition: KeyValueDefinition, request: ScanRequest) -> PlannedSc
         slices=count,
         shared_memory=definition.settings.shared_memory,
         routing=made_as(definition.segments),
-        filters=definition.layout.names if rows >= _WORTH_ENTRIES else (),
+        filters=definition.layout.names if rows >= _WORTH_ENTRIES or size >= options.filter_size else (),
         extent=f"{count} partitions" if wanted.keys is None else _looked_up(len(wanted.keys), count),
     )
 

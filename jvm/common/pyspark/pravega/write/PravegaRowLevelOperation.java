@@ -1,5 +1,7 @@
 package pyspark.pravega.write;
 
+import java.util.HashMap;
+import java.util.Map;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.DeltaWrite;
@@ -20,7 +22,10 @@ public record PravegaRowLevelOperation(PravegaTable table, Command command) impl
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    PravegaScanBuilder scan = new PravegaScanBuilder(table, options);
+    Map<String, String> given = new HashMap<>(options.asCaseSensitiveMap());
+    // The fewer rows it has read, the fewer others may change meanwhile: however small the table is.
+    given.putIfAbsent("runtimeFilterSize", "0");
+    PravegaScanBuilder scan = new PravegaScanBuilder(table, new CaseInsensitiveStringMap(given));
     // For MERGE Spark would evaluate the source once more, as a filter, and can't where it has correlated subqueries.
     return command == Command.MERGE ? scan.withoutRuntimeFilters() : scan;
   }
