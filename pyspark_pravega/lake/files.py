@@ -290,10 +290,10 @@ def telling_columns(store: Store, paths: Sequence[str], names: Sequence[str]) ->
         paths: the files, of which some are looked at.
         names: the columns.
     """
-    some = paths[:: max(1, len(paths) // _FILES_LOOKED_AT)][:_FILES_LOOKED_AT]
-    groups = [group for path in some for group in _bounds(store, path)]
-    told = {name: [group[name] for group in groups if name in group] for name in names}
-    return {name for name, bounds in told.items() if len(bounds) > 1 and _share(bounds) <= _FEW}
+    looked_at = paths[:: max(1, len(paths) // _FILES_LOOKED_AT)][:_FILES_LOOKED_AT]
+    groups = [group for path in looked_at for group in _bounds(store, path)]
+    bounds = {name: [group[name] for group in groups if name in group] for name in names}
+    return {name for name, some in bounds.items() if len(some) > 1 and _share(some) <= _FEW}
 
 
 def _share(bounds: Sequence[tuple[Any, Any]]) -> float:

@@ -161,3 +161,37 @@ def test_files_and_row_groups_that_cant_match_arent_read(
         # It is read rightly, or not at all.
         assert result == all_rows or re.search("made another table|replaced|truncated", str(result)), (change, result)
         all_rows = dict(ids(spark.sql(query)))
+
+
+@pytest.mark.in_turn(8)
+def test_a_scan_waits_for_a_join_where_its_values_leave_out_much(
+    spark: SparkSession, namespace: str, lakes: str, tmp_path: Path
+) -> None:
+    """Spark plans a scan that waits anew for each that waits for it: where all did, no plan came within minutes."""
+    scope, few = namespace.rpartition(".")[2], f"parquet.`{tmp_path}/few`"
+    table = f"{lakes}.{scope}.facts"
+    groups = "'lake-row-group-size' = '4 KiB', 'lake-sorted-by' = 'id'"
+    spark.sql(f"CREATE TABLE {table} (id BIGINT, mixed BIGINT) TBLPROPERTIES ({LAKE}, {groups})")
+    spark.sql(f"INSERT INTO {table} SELECT id, id * 7919 % 5000 FROM range(0, 5000, 1, 1)")
+    spark.sql(f"CALL {lakes}.system.tier(table => '{scope}.facts')").collect()
+    spark.sql("SELECT 5L AS id, 6L AS mixed, 1 AS pick").coalesce(1).write.parquet(str(tmp_path / "few"))
+    for size, name, waits in (
+        (None, "id", False),
+        ("0", "id", True),
+        ("0", "mixed", True),
+        ("1", "id", True),
+        ("1", "mixed", False),
+        ("1g", "id", False),
+    ):
+        option = "" if size is None else f"WITH ('runtime-filter-size' = '{size}')"
+        frame = spark.sql(f"SELECT f.{name} AS id FROM {table} {option} f JOIN {few} d USING ({name}) WHERE d.pick = 1")
+        assert ids(frame) == {5 if name == "id" else 6: 1}
+        plan = frame._jdf.queryExecution().executedPlan().toString()
+        assert ("dynamicpruning" in plan) == waits, (size, name, plan)
+    with pytest.raises(PySparkException, match='"runtimeFilterSize" must be a number of bytes'):
+        spark.sql(f"SELECT * FROM {table} WITH ('runtimeFilterSize' = 'small')").collect()
+    # Eleven tables that are each joined on two columns with the one before.
+    joins = "".join(f" JOIN {table} t{i} ON t{i}.id = t{i - 1}.mixed" for i in range(1, 11))
+    frame = spark.sql(f"SELECT t0.id FROM {table} t0{joins} JOIN {few} d ON d.id = t10.mixed WHERE d.pick = 1")
+    assert "dynamicpruning" not in frame._jdf.queryExecution().executedPlan().toString()
+    assert sum(ids(frame).values()) == 1
