@@ -57,6 +57,7 @@ def plan_scan(definition: KeyValueDefinition, request: ScanRequest) -> PlannedSc
     if wanted.keys is not None:
         size = size * len(wanted.keys) // max(1, rows)
         rows = len(wanted.keys)
+    is_large = rows >= _WORTH_ENTRIES or size >= options.filter_size
     return PlannedScan(
         reader=reader,
         schema=reader.schema,
@@ -66,7 +67,7 @@ def plan_scan(definition: KeyValueDefinition, request: ScanRequest) -> PlannedSc
         slices=count,
         shared_memory=definition.settings.shared_memory,
         routing=made_as(definition.segments),
-        filters=definition.layout.names if rows >= _WORTH_ENTRIES or size >= options.filter_size else (),
+        filters=[name for name in definition.layout.names if name in request.columns] if is_large else (),
         extent=f"{count} partitions" if wanted.keys is None else _looked_up(len(wanted.keys), count),
     )
 
