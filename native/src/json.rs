@@ -55,8 +55,9 @@ struct Known {
 
 /// How many properties that an object hasn't are passed over before its next one is looked up by its name.
 const MOST_LEFT_OUT: usize = 4;
-/// Of how many properties the order is known.
+/// Of how many properties the order is known, and of how many bytes their names are.
 const MOST_KNOWN: usize = 1000;
+const MOST_BYTES: usize = 256;
 
 pub struct Field {
     name: Vec<u8>,
@@ -153,7 +154,7 @@ impl Object {
         }
         let name = at.string()?;
         let field = self.by_name.get(name.bytes(at)).copied();
-        if matches!(name, Str::Plain(..)) && *step < MOST_KNOWN {
+        if matches!(name, Str::Plain(..)) && *step < MOST_KNOWN && name.bytes(at).len() <= MOST_BYTES {
             if *step >= self.order.len() {
                 self.order.push(Known { quoted: vec![], field });
                 *step = self.order.len() - 1;

@@ -30,7 +30,6 @@ impl Str {
             _ => Ok(self.bytes(at)),
         }
     }
-
 }
 
 pub struct Parser<'a> {

@@ -46,7 +46,7 @@ def tiering_of(asking: int) -> int:
 @contextmanager
 def stopped(asking: int) -> Iterator[int]:
     """The process that tiers for another one, stopped before it does anything; goes on behind that."""
-    process = eventually(lambda: tiering_of(asking) or None)
+    process = eventually(lambda: tiering_of(asking))
     os.kill(process, signal.SIGSTOP)
     try:
         yield process
@@ -95,7 +95,7 @@ def test_it_ends_with_who_has_asked_and_leaves_no_file(table: Table) -> None:
     finally:
         asking.kill()
         asking.wait()
-    eventually(lambda: not Path(f"/proc/{process}").exists() or None)
+    eventually(lambda: not Path(f"/proc/{process}").exists())
     assert list(table.folder.rglob("*.parquet")) == []
     table.check()
     assert table.catalog.procedures.call("tier", [table.name])[0][:2] == [3, 90]

@@ -27,7 +27,7 @@ def check_options(options: Mapping[str, str]) -> ReadOptions:
         options: the read's.
 
     Returns:
-        What is left.
+        Those that mean something.
 
     Raises:
         ConfigurationError: one is unknown or malformed.
