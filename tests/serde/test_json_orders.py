@@ -12,7 +12,10 @@ from hypothesis import strategies as st
 from pyspark.sql.types import DecimalType, IntegerType, LongType, StringType, StructType
 from test_native import answer, twins
 
+from pyspark_pravega.frames.native_module import module
 from pyspark_pravega.serde.encodings import header
+
+pytestmark = pytest.mark.skipif(module() is None, reason="the native wheel isn't installed, or switched off")
 
 INNER = StructType().add("n", LongType()).add("text", StringType())
 TABLE = (
