@@ -282,18 +282,24 @@ def read_file(
                 yield _as_wanted(batch, schema) if schema.names else batch
 
 
-def telling_columns(store: Store, paths: Sequence[str], names: Sequence[str]) -> set[str]:
+def telling_columns(store: Store, paths: Sequence[str]) -> frozenset[str]:
     """Columns of which a value is found in few row groups, by their figures: as times, where rows stand in their order.
 
     Args:
         store: reaches the files.
         paths: the files, of which some are looked at.
-        names: the columns.
     """
-    looked_at = paths[:: max(1, len(paths) // _FILES_LOOKED_AT)][:_FILES_LOOKED_AT]
-    groups = [group for path in looked_at for group in _bounds(store, path)]
-    bounds = {name: [group[name] for group in groups if name in group] for name in names}
-    return {name for name, some in bounds.items() if len(some) > 1 and _share(some) <= _FEW}
+    return _telling(store, tuple(paths[:: max(1, len(paths) // _FILES_LOOKED_AT)][:_FILES_LOOKED_AT]))
+
+
+@lru_cache(maxsize=64)
+def _telling(store: Store, paths: tuple[str, ...]) -> frozenset[str]:
+    bounds: dict[str, list[tuple[Any, Any]]] = {}
+    for path in paths:
+        for group in _bounds(store, path):
+            for name, ends in group.items():
+                bounds.setdefault(name, []).append(ends)
+    return frozenset(name for name, some in bounds.items() if len(some) > 1 and _share(some) <= _FEW)
 
 
 def _share(bounds: Sequence[tuple[Any, Any]]) -> float:

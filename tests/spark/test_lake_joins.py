@@ -190,7 +190,7 @@ def test_a_scan_waits_for_a_join_where_its_values_leave_out_much(
         assert ("dynamicpruning" in plan) == waits, (size, name, plan)
     with pytest.raises(PySparkException, match='"runtimeFilterSize" must be a number of bytes'):
         spark.sql(f"SELECT * FROM {table} WITH ('runtimeFilterSize' = 'small')").collect()
-    # Eleven tables that are each joined on two columns with the one before.
+    # Eleven tables, each joined with the one before.
     joins = "".join(f" JOIN {table} t{i} ON t{i}.id = t{i - 1}.mixed" for i in range(1, 11))
     frame = spark.sql(f"SELECT t0.id FROM {table} t0{joins} JOIN {few} d ON d.id = t10.mixed WHERE d.pick = 1")
     assert "dynamicpruning" not in frame._jdf.queryExecution().executedPlan().toString()

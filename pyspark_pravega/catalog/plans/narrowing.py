@@ -56,7 +56,7 @@ def filter_columns(definition: TableDefinition, columns: Sequence[str], reach: R
     with suppress(InvalidNameError):
         by_key = definition.key is not None
         names += routing_columns(definition) if by_key else [one.name for one in indexed_columns(definition)]
-    names += told_columns(definition, columns, reach.files, any=not reach.least)
+    names += told_columns(definition, reach.files, only_telling=reach.least > 0)
     return [name for name in dict.fromkeys(names) if name in columns]
 
 

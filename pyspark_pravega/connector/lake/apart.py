@@ -49,10 +49,9 @@ def tier_apart(settings: Settings, configuration: LakeConfiguration, stream: Str
             "CALL clean_lake for files that it has left"
         )
     result = pickle.loads(answer)
-    if isinstance(result, BaseException):
-        raise result
-    assert isinstance(result, TierReport)
-    return result
+    if isinstance(result, TierReport):
+        return result
+    raise result
 
 
 def main() -> None:

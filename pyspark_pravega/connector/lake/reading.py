@@ -292,20 +292,20 @@ def lake_reader(
     return LakeReader(store, rest, tiered, files, last, wanted), sum(file.size for file in files)
 
 
-def told_columns(definition: TableDefinition, columns: Sequence[str], files: Sequence[str], *, any: bool) -> list[str]:
-    """The columns of a table whose values tell that they aren't in most of some files of the lake, or in most row
-    groups of these.
+def told_columns(definition: TableDefinition, files: Sequence[str], *, only_telling: bool) -> list[str]:
+    """The columns of a table of which files of the lake tell what values they have.
 
     Args:
         definition: what the stream is as a table.
-        columns: which ones of it.
         files: the paths.
-        any: whether each column will do that files tell of.
+        only_telling: whether those only are meant of which a value is found in few row groups.
     """
-    names = [field.name for field in definition.schema if field.name in columns and is_ordered(field.dataType)]
-    if not files or not names or any:
-        return names if files else []
-    telling = telling_columns(lake_store(definition.settings), files, names)
+    if not files:
+        return []
+    names = [field.name for field in definition.schema if is_ordered(field.dataType)]
+    if not only_telling:
+        return names
+    telling = telling_columns(lake_store(definition.settings), files)
     return [name for name in names if name in telling]
 
 
