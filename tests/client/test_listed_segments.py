@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from client_tools import append, framed, make_stream
@@ -74,6 +75,25 @@ def test_what_is_remembered_is_what_is_there(settings: Settings, scope: str, see
         for look in (states_of_stream, current_ids):
             with pytest.raises(StreamNotFoundError):
                 look(client.pool, stream)
+
+
+def test_what_lies_before_a_cut_is_gone_once_truncated(settings: Settings, scope: str) -> None:
+    with Client(settings) as client, Client(settings) as other:
+
+        def truncated(name: str) -> list[int]:
+            """The segments that held events when all had been truncated, of each round."""
+            stream = make_stream(other, scope, name, segments=8)
+            left = []
+            for segments in (5, 8, 5, 8, 5, 8):
+                change(other, stream, "write", random.Random(0))
+                other.controller.scale_to(stream, segments)
+                assert seen(client, stream)[1]
+                truncate_stream(other.pool, tail_cut(other.pool, stream))
+                left.extend(seen(client, stream)[1])
+            return left
+
+        with ThreadPoolExecutor(8) as threads:
+            assert list(threads.map(truncated, "abcdefgh")) == [[]] * 8
 
 
 def test_the_controller_is_asked_once(client: Client, scope: str) -> None:

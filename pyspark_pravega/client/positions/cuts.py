@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from concurrent.futures import wait
 from enum import Enum
 
@@ -223,10 +223,11 @@ def truncate_stream(pool: ConnectionPool, cut: StreamCut) -> None:
         InvalidStreamCutError: it isn't a cut of the stream.
     """
     check_cut(pool, cut)
+    before = set(pool.controller.segments_between(cut.stream, end=cut)) - cut.keys()
     answer = Begun(lambda: pool.controller.truncate_stream(cut.stream, cut))
     try:
         while not wait([answer], POLL_S).done:
-            if _is_truncated(pool, cut):
+            if _is_truncated(pool, cut, before):
                 return
     except PravegaError:
         # Then the answer tells.
@@ -234,12 +235,18 @@ def truncate_stream(pool: ConnectionPool, cut: StreamCut) -> None:
     answer.result()
 
 
-def _is_truncated(pool: ConnectionPool, cut: StreamCut) -> bool:
-    """Whether a stream begins at a cut: the controller says so, and so do the cut's segments."""
+def _is_truncated(pool: ConnectionPool, cut: StreamCut, before: Set[int]) -> bool:
+    """Whether a stream begins at a cut: the controller says so, and so do the cut's segments; those before are gone.
+
+    The controller says so before any segment has changed, and changes the segments of the cut first.
+    """
     if dict(pool.controller.head(cut.stream)) != dict(cut):
         return False
-    states = segment_states(pool, cut.stream, [segment_id for segment_id, offset in cut.items() if offset >= 0])
-    return all(state is None or state.start_offset >= cut[segment_id] for segment_id, state in states.items())
+    states = segment_states(pool, cut.stream, [*before, *(segment for segment, offset in cut.items() if offset >= 0)])
+    return all(
+        state is None or (segment not in before and state.start_offset >= cut[segment])
+        for segment, state in states.items()
+    )
 
 
 def _last_segments(controller: Controller, stream: Stream) -> StreamSegments:
