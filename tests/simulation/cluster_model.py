@@ -1,8 +1,8 @@
 """A cluster in memory: one stream, its transactions, and the key-value table beside it. Each call of it is a step.
 
 It does what docs/pravega-facts.md says of the servers: a commit's segments become visible one after another, an abort
-takes a moment, a truncation moves one segment after another and the controller's head last. Segments are split and
-merged (`scaling_model`).
+takes a moment, a truncation moves the controller's head, then the segments of its cut, one after another, and deletes
+those before it last. Segments are split and merged (`scaling_model`).
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class ClusterModel:
             if self.truncation is not None or self.is_before(cut, self.head):
                 return _FAILURE
             self.truncation, self.was_truncated = cut, True
-            self._left = [s for s in self.before(cut) if s in self.segments]
+            self._left = sorted((s for s in self.before(cut) if s in self.segments), key=lambda s: s in cut)
             return 0
 
         status = world.call("truncateStream", begin)
@@ -382,7 +382,10 @@ class ClusterModel:
 
     def _truncate_one(self) -> None:
         assert self.truncation is not None
-        if self._left:
+        if self.head is not self.truncation:
+            self.head = self.truncation
+            self.world.note("- the stream's head is moved")
+        elif self._left:
             segment_id = self._left.pop()
             if segment_id in self.truncation:
                 one = self.segments[segment_id]
@@ -392,4 +395,4 @@ class ClusterModel:
                 self.deleted[segment_id] = self.segments.pop(segment_id)
                 self.world.note(f"- segment {segment_id} is deleted")
         else:
-            self.head, self.truncation = self.truncation, None
+            self.truncation = None

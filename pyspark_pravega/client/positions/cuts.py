@@ -210,7 +210,7 @@ def truncate_stream(pool: ConnectionPool, cut: StreamCut) -> None:
     """Remove all events before a cut, for ever, after `check_cut` has found it sound.
 
     Pravega's controller looks whether it is done a second after it was asked, and answers then. It is done within a
-    tenth of that. So this looks itself, and doesn't wait for the answer.
+    fifth of that. So this looks itself, and doesn't wait for the answer, unless others may be truncating there.
 
     Args:
         pool: connections to the segment stores; its controller is asked as well.
@@ -223,16 +223,24 @@ def truncate_stream(pool: ConnectionPool, cut: StreamCut) -> None:
         InvalidStreamCutError: it isn't a cut of the stream.
     """
     check_cut(pool, cut)
-    before = set(pool.controller.segments_between(cut.stream, end=cut)) - cut.keys()
+    before = _before(pool.controller, cut)
     answer = Begun(lambda: pool.controller.truncate_stream(cut.stream, cut))
     try:
-        while not wait([answer], POLL_S).done:
+        while before is not None and not wait([answer], POLL_S).done:
             if _is_truncated(pool, cut, before):
                 return
     except PravegaError:
         # Then the answer tells.
         pass
     answer.result()
+
+
+def _before(controller: Controller, cut: StreamCut) -> set[int] | None:
+    """The segments that a truncation is to delete; None where others have begun it, so that nobody tells them."""
+    head = controller.head(cut.stream)
+    if dict(head) == dict(cut):
+        return None if any(map(segment_epoch, cut)) else set()
+    return set(controller.segments_between(cut.stream, head, cut)) - cut.keys()
 
 
 def _is_truncated(pool: ConnectionPool, cut: StreamCut, before: Set[int]) -> bool:

@@ -65,11 +65,12 @@ def truncate_at(client: Client, cut: StreamCut) -> None:
             client.truncate(cut)
             return
         except (InvalidStreamCutError, UnclearAnswerError):
-            # Another process has done it, or is doing it; or it is done, and the controller fails to say so.
-            if is_empty_before(client, cut.stream, cut):
-                return
             if not limit.wait(_POLL_S):
                 raise
+            # Another process has done it, or is doing it: the head moves before the segments do. Who asks for the
+            # same once more is told when it is done.
+            if is_empty_before(client, cut.stream, cut):
+                cut = client.controller.head(cut.stream)
 
 
 def is_empty_before(client: Client, stream: Stream, cut: StreamCut) -> bool:
