@@ -26,7 +26,6 @@ RARE = {
     "failed_aborts_believed": 4000,
     "properties_overwritten": 700,
     "replacements_finished_at_once": 160,
-    "replaced_rows_streamed": 14_000,
     "merges_not_compared": MERGING,
     "repeats_known_for_a_while": REPEATING,
 }

@@ -199,6 +199,11 @@ class Several:
         since, held = time.monotonic(), Begun(self._hold)
         if not all(self._promise(one) for one in self._all):
             return False
+        if self._looks and not all(map(_is_awaited, self._promised.values())):
+            raise TransactionError(
+                f"the right to change stream \"{self._looks[0].stream}\", which the transaction has read, was taken "
+                "away while it was being committed: nothing was written, run its statements again"
+            )
         for look in self._looks:
             self._compare(look)
         held.result()
@@ -422,6 +427,11 @@ class Several:
 
     def _unknown(self, error: PravegaError) -> PravegaError:
         return commit_state_unknown(self._all[0].ledger, f"{self._together.id} of several tables", error)
+
+
+def _is_awaited(state: State) -> bool:
+    """Whether readers wait for the decision of a transaction that a log has an intent of."""
+    return state.pending is None or state.pending.together is None or state.pending.together.awaited
 
 
 def _is_committed(record: Decision | None) -> bool:
