@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from client_tools import append, framed, make_stream
@@ -14,6 +15,7 @@ from pyspark_pravega.client.segments import SegmentState, current_ids, segment_s
 from pyspark_pravega.errors import StreamNotFoundError
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.together import Begun
 
 pytestmark = pytest.mark.server
 
@@ -77,19 +79,26 @@ def test_what_is_remembered_is_what_is_there(settings: Settings, scope: str, see
                 look(client.pool, stream)
 
 
-def test_what_lies_before_a_cut_is_gone_once_truncated(settings: Settings, scope: str) -> None:
+@pytest.mark.parametrize("others_begin", [False, True])
+def test_what_lies_before_a_cut_is_gone_once_truncated(settings: Settings, scope: str, others_begin: bool) -> None:
     with Client(settings) as client, Client(settings) as other:
 
         def truncated(name: str) -> list[int]:
             """The segments that held events when all had been truncated, of each round."""
             stream = make_stream(other, scope, name, segments=8)
             left = []
-            for segments in (5, 8, 5, 8, 5, 8):
+            for segments in (5, 8, 5, 8):
                 change(other, stream, "write", random.Random(0))
                 other.controller.scale_to(stream, segments)
                 assert seen(client, stream)[1]
-                truncate_stream(other.pool, tail_cut(other.pool, stream))
+                cut = tail_cut(other.pool, stream)
+                begun = Begun(partial(client.controller.truncate_stream, stream, cut)) if others_begin else None
+                while begun is not None and not begun.done() and other.controller.head(stream) != cut:
+                    pass
+                truncate_stream(other.pool, cut)
                 left.extend(seen(client, stream)[1])
+                if begun is not None:
+                    begun.result()
             return left
 
         with ThreadPoolExecutor(8) as threads:

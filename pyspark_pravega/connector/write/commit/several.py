@@ -201,7 +201,7 @@ class Several:
             return False
         if self._looks and not all(map(_is_awaited, self._promised.values())):
             raise TransactionError(
-                f"the right to change stream \"{self._looks[0].stream}\", which the transaction has read, was taken "
+                f'the right to change stream "{self._looks[0].stream}", which the transaction has read, was taken '
                 "away while it was being committed: nothing was written, run its statements again"
             )
         for look in self._looks:
