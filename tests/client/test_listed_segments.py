@@ -86,7 +86,7 @@ def test_what_lies_before_a_cut_is_gone_once_truncated(settings: Settings, scope
         def truncated(name: str) -> list[int]:
             """The segments that held events when all had been truncated, of each round."""
             stream = make_stream(other, scope, name, segments=8)
-            left = []
+            left: list[int] = []
             for segments in (5, 8, 5, 8):
                 change(other, stream, "write", random.Random(0))
                 other.controller.scale_to(stream, segments)
