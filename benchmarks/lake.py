@@ -4,18 +4,21 @@ files, and the tiering itself: `python -m benchmarks.lake --help`."""
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from concurrent.futures import wait
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from benchmarks.catalog import session
 from benchmarks.harness import Case, Measured, case_in, driver_pid, measure, process_tree, tell
@@ -23,6 +26,7 @@ from benchmarks.results import append, describe_machine
 from pyspark_pravega.client import Client, ScalingPolicy, Stream, StreamConfiguration
 from pyspark_pravega.sandbox import Sandbox
 from pyspark_pravega.settings import Settings
+from pyspark_pravega.together import Begun
 
 WARM_UPS = 3
 NAMESPACE = "pravega.bench"
@@ -36,6 +40,8 @@ _INDEX = "'index-columns' = 'at'"
 _COLUMNS = ("id * {0}", "concat('text ', (id + {0}) % 1000)", "id * 0.25D + {0}", "CAST((id + {0}) % 100 AS INT)")
 _EVENTS, _EVENT_BYTES = 5_000, 100
 """What the writer beside a tiering writes at once."""
+_WRITES = 500
+"""And how often to one stream."""
 _CASES = {
     "two columns, a tenth of the time": lambda rows, tenth: _sum(rows.where(tenth)),
     "two columns": lambda rows, _: _sum(rows),
@@ -129,25 +135,25 @@ class _Benchmark:
         tell(f"{table}: rows up to {last:,}")
 
     def _tier(self, *, beside: bool) -> None:
-        """Let the lake have what is in the stream, alone or beside a writer to another stream."""
+        """Let the lake have what is in the stream, alone or beside a writer to another stream.
+
+        What others on the host do changes what a writer writes by a factor of two within seconds. So the process that
+        tiers is halted each other second: what is written then is what the writer writes alone.
+        """
+        pid = driver_pid(self.spark)
         written: list[int] = []
-        alone = 0.0
-        if beside:
-            with _writing(self.sandbox, written):
-                begin = time.perf_counter()
-                time.sleep(10)
-                alone = len(written) / (time.perf_counter() - begin)
-            written.clear()
         # The process that tiers is gone behind it.
-        with _watching(driver_pid(self.spark)) as highest, _writing(self.sandbox, written) if beside else nullcontext():
+        with _watching(pid) as highest, _writing(self.sandbox, written) if beside else nullcontext():
             begin = time.perf_counter()
-            rows = self.spark.sql("CALL pravega.system.tier(table => 'bench.tiered')").collect()[0]["rows"]
-            seconds = time.perf_counter() - begin
-            rate = len(written) / seconds
+            call = Begun(lambda: self.spark.sql("CALL pravega.system.tier(table => 'bench.tiered')").collect())
+            rates = _by_turns(call, pid, written) if beside else []
+            rows = call.result()[0]["rows"]
+            seconds = sum(rate.seconds for rate in rates[:1]) or time.perf_counter() - begin
         words = f"Tiered: {rows:,} rows in {seconds:.1f} s, {rows / seconds / 1e6:.2f} M rows/s"
         if beside:
-            share = f"{rate / alone:.2f} times what it wrote alone"
-            words += f", beside a writer that wrote {rate * _EVENTS / 1e3:,.0f},000 events/s, {share}"
+            both, alone = (rate.writes / rate.seconds for rate in rates)
+            words += f", beside a writer that wrote {both * _EVENTS / 1e3:,.0f},000 events/s, {both / alone:.2f} times "
+            words += "what it wrote in between, while the tiering was halted each other second"
         self.lines.append(f"{words}. The largest Python process has had {max(highest.values()) >> 10:,} MiB.")
         tell(self.lines[-1])
 
@@ -174,6 +180,45 @@ class _Benchmark:
             self.lines.append(f"| {' | '.join(cells)} | {1 / ratio:.2f} |")
 
 
+@dataclass
+class _Rate:
+    """What a writer has written in windows of one kind."""
+
+    writes: int = 0
+    seconds: float = 0.0
+
+
+def _by_turns(call: Begun[list[Row]], pid: int, written: list[int]) -> list[_Rate]:
+    """Halt the process that tiers each other second until it is through.
+
+    Args:
+        call: the tiering.
+        pid: a process above it.
+        written: gets an entry for each write.
+
+    Returns:
+        What was written while it went on, and while it was halted.
+    """
+    rates = [_Rate(), _Rate()]
+    while not (own := [one for one in process_tree(pid) if b"lake.apart" in _command(one)]):
+        time.sleep(0.01)
+    while not call.done():
+        for rate, signal_ in zip(rates, (signal.SIGCONT, signal.SIGSTOP), strict=True):
+            with suppress(ProcessLookupError):
+                os.kill(own[0], signal_)
+            begin, first = time.perf_counter(), len(written)
+            wait([call], 1)
+            rate.seconds += time.perf_counter() - begin
+            rate.writes += len(written) - first
+    return rates
+
+
+def _command(pid: int) -> bytes:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
 def _run(query: Callable[[DataFrame, str], object], rows: Callable[[], DataFrame], tenth: str) -> None:
     query(rows(), tenth)
 
@@ -185,7 +230,7 @@ def _figures(one: Measured, rows: int) -> tuple[str, str]:
 
 @contextmanager
 def _writing(sandbox: Sandbox, written: list[int]) -> Iterator[None]:
-    """Write to a stream of its own all the time, as fast as it goes.
+    """Write to streams of its own all the time, as fast as it goes. The servers' memory holds the newest two only.
 
     Args:
         sandbox: where.
@@ -197,13 +242,26 @@ def _writing(sandbox: Sandbox, written: list[int]) -> Iterator[None]:
 
     def write() -> None:
         with Client(Settings.resolve(environ=sandbox.environment())) as client:
-            stream = Stream("bench", f"beside-{time.time_ns()}")
-            client.controller.create_stream(stream, StreamConfiguration(scaling=ScalingPolicy(min_segments=SEGMENTS)))
-            with client.writer(stream) as writer:
-                while not ended.is_set():
-                    writer.write_batch(events, keys)
-                    writer.flush()
-                    written.append(_EVENTS)
+
+            def remove(stream: Stream) -> None:
+                client.controller.seal_stream(stream)
+                client.controller.delete_stream(stream)
+
+            removed: list[Begun[None]] = []
+            while not ended.is_set():
+                stream = Stream("bench", f"beside-{time.time_ns()}")
+                scaling = ScalingPolicy(min_segments=SEGMENTS)
+                client.controller.create_stream(stream, StreamConfiguration(scaling=scaling))
+                with client.writer(stream) as writer:
+                    for _ in range(_WRITES):
+                        if ended.is_set():
+                            break
+                        writer.write_batch(events, keys)
+                        writer.flush()
+                        written.append(_EVENTS)
+                removed.append(Begun(partial(remove, stream)))
+            for one in removed:
+                one.result()
 
     thread = threading.Thread(target=write)
     thread.start()

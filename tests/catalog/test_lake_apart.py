@@ -38,7 +38,7 @@ def tiering_of(asking: int) -> int:
     for task in Path(f"/proc/{asking}/task").iterdir():
         for pid in map(int, (task / "children").read_text().split()):
             begin, _, rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")
-            if "python" in begin and int(rest.split()[16]) == os.getpriority(os.PRIO_PROCESS, asking) + NICE:
+            if "python" in begin and int(rest.split()[16]) == min(19, os.getpriority(os.PRIO_PROCESS, asking) + NICE):
                 return pid
     return 0
 

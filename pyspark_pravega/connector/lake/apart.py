@@ -20,9 +20,10 @@ from pyspark_pravega.frames.pandas_later import load_pandas_later
 from pyspark_pravega.lake import LakeConfiguration, load_iceberg
 from pyspark_pravega.settings import Settings
 
-NICE = 10
-"""A thread of this niceness gets about a tenth of a core that one of the usual niceness wants, too."""
-_PROGRAM = f"from {__name__} import main; main()"
+NICE = 19
+"""From its first import on the process takes little but what the cores have left over. Beside a writer who never rests
+that is enough for 120,000 rows a second (benchmarks/RESULTS.md); those of niceness 10 cost the writer a quarter."""
+_PROGRAM = f"import os; os.nice({NICE}); from {__name__} import main; main()"
 _log = logging.getLogger(__name__)
 
 
@@ -65,7 +66,6 @@ def main() -> None:
     result: TierReport | PravegaError
     try:
         load_iceberg()
-        os.nice(NICE)
         result = tier(settings, configuration, stream, lambda: os.getppid() != asking)
     except PravegaError as error:
         result = error
