@@ -21,8 +21,8 @@ from pyspark_pravega.lake import LakeConfiguration, load_iceberg
 from pyspark_pravega.settings import Settings
 
 NICE = 19
-"""From its first import on the process takes little but what the cores have left over. Beside a writer who never rests
-that is enough for 120,000 rows a second (benchmarks/RESULTS.md); those of niceness 10 cost the writer a quarter."""
+"""From its first import on the process takes little but what others leave of the cores. Beside a writer who never rests
+that is enough for 150,000 rows a second, and costs that writer 18 %; niceness 10 cost it 26 (benchmarks/RESULTS.md)."""
 _PROGRAM = f"import os; os.nice({NICE}); from {__name__} import main; main()"
 _log = logging.getLogger(__name__)
 
